@@ -212,7 +212,9 @@ void Disk::prune() {
     for (const Entry& e : all) {
       if (total <= capacity_ - capacity_ / 10) break;
       if (e.unfinished) continue;
-      fs::remove(e.path, ignored);
+      std::error_code kept;
+      fs::remove(e.path, kept);
+      if (kept) continue;
       total -= e.bytes;
       ++removed;
     }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/hash.h"
 #include "base/log.h"
 
 namespace tpu::pjrt {
@@ -99,6 +101,24 @@ bool may_have_google_device() {
     if (vendor == "0x1ae0") return true;
   }
   return !listed;
+}
+
+// The size of a file and a few hundred pieces spread over it. Versions that plugins report are shared by many builds,
+// and reading all of a file of hundreds of megabytes would take longer than the start of the process.
+std::string sample(const std::string& path) {
+  constexpr int64_t kPieces = 256;
+  std::array<char, 1024> piece;
+  std::ifstream file(path, std::ios::binary);
+  std::error_code ignored;
+  int64_t size = int64_t(fs::file_size(path, ignored));
+  std::string text = concat(size, "\n");
+  for (int64_t i = 0; i < kPieces; ++i) {
+    file.seekg(std::max<int64_t>(0, size - int64_t(piece.size())) * i / (kPieces - 1));
+    file.read(piece.data(), piece.size());
+    text.append(piece.data(), size_t(file.gcount()));
+    file.clear();
+  }
+  return hash128(text);
 }
 
 // libtpu's name for a slice: "v5e:2x2" is "v5litepod-4".
@@ -212,6 +232,7 @@ Plugin::Plugin(const std::string& path) : path_(path), kind_(kind_of(path)) {
   TPU_PJRT_ARGS(PJRT_Plugin_Attributes_Args, a);
   check(api_, api_->PJRT_Plugin_Attributes(&a), "PJRT plugin " + path);
   attributes_ = pjrt::attributes(a.attributes, a.num_attributes);
+  fingerprint_ = concat(name(kind_), " ", major, ".", minor, " ", sample(path));
 }
 
 std::string Plugin::str() const {

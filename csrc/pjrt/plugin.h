@@ -45,8 +45,10 @@ class Plugin {
   Version version() const { return {api_->pjrt_api_version.major_version, api_->pjrt_api_version.minor_version}; }
   // What the plugin says of itself, e.g. "xla_version", "stablehlo_current_version".
   const Attributes& attributes() const { return attributes_; }
-  // One line of all of this; part of the key of what is kept on disk.
+  // One line of all of this.
   std::string str() const;
+  // Differs between any two builds of plugins, wherever they lie: part of the key of what is kept on disk.
+  const std::string& fingerprint() const { return fingerprint_; }
 
   Plugin(const Plugin&) = delete;
 
@@ -58,6 +60,7 @@ class Plugin {
   Kind kind_;
   const PJRT_Api* api_ = nullptr;
   Attributes attributes_;
+  std::string fingerprint_;
 };
 
 // Whether this machine has a TPU chip.
