@@ -1,0 +1,125 @@
+// Index tensors: those on the CPU are brought over, masks become positions.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/masked_fill.h>
+#include <ATen/ops/nonzero.h>
+
+#include <algorithm>
+
+#include "device/storage.h"
+#include "dispatch/op.h"
+
+namespace tpu::dispatch {
+namespace {
+
+using at::Tensor;
+using c10::IValue;
+using Indices = c10::List<std::optional<Tensor>>;
+
+bool is_mask(const Tensor& t) { return t.scalar_type() == c10::kBool || t.scalar_type() == c10::kByte; }
+
+bool needs_work(const Indices& indices) {
+  for (const std::optional<Tensor>& t : indices)
+    if (t && t->defined() && (!device::is_tpu(*t) || is_mask(*t))) return true;
+  return false;
+}
+
+Indices expanded(const Tensor& self, const Indices& indices) {
+  Indices result;
+  for (const std::optional<Tensor>& t : indices) {
+    if (!t || !t->defined()) {
+      result.push_back(std::nullopt);
+      continue;
+    }
+    const Tensor index = t->to(self.device());
+    if (!is_mask(index)) {
+      result.push_back(index);
+      continue;
+    }
+    for (int64_t d = 0; d < index.dim(); ++d) {
+      const auto at = int64_t(result.size()) + 0;
+      TORCH_CHECK_INDEX(at < self.dim() && index.size(d) == self.size(at), "The shape of the mask ", index.sizes(),
+                        " at index ", d, " does not match the shape of the indexed tensor ", self.sizes(), " at index ",
+                        at);
+      if (d + 1 < index.dim()) {
+        result.push_back(std::nullopt);
+        continue;
+      }
+      const Tensor positions = at::nonzero(index);
+      const size_t first = result.size() - size_t(index.dim() - 1);
+      for (int64_t column = 0; column + 1 < index.dim(); ++column)
+        result.set(first + size_t(column), positions.select(1, column));
+      result.push_back(positions.select(1, index.dim() - 1));
+    }
+  }
+  return result;
+}
+
+bool prepare_read(torch::jit::Stack& stack, size_t count) {
+  IValue* arguments = &*(stack.end() - int64_t(count));
+  Indices indices = arguments[1].toOptionalTensorList();
+  if (needs_work(indices)) arguments[1] = expanded(arguments[0].toTensor(), indices);
+  return false;
+}
+
+// A mask, alone, over the first dims, through which one value is written, needs no positions.
+std::optional<Tensor> lone_mask(const Tensor& self, const Indices& indices) {
+  std::optional<Tensor> mask;
+  int64_t dims = 0;
+  for (const std::optional<Tensor>& t : indices) {
+    if (!t || !t->defined()) {
+      ++dims;
+      continue;
+    }
+    if (mask || dims > 0 || !is_mask(*t)) return std::nullopt;
+    mask = *t;
+  }
+  if (!mask || mask->dim() > self.dim() || !device::is_tpu(*mask)) return std::nullopt;
+  for (int64_t d = 0; d < mask->dim(); ++d)
+    if (mask->size(d) != self.size(d)) return std::nullopt;
+  Tensor wide = mask->scalar_type() == c10::kByte ? mask->to(c10::kBool) : *mask;
+  for (int64_t d = mask->dim(); d < self.dim(); ++d) wide = wide.unsqueeze(-1);
+  return wide;
+}
+
+// index_put_(self, indices, values, accumulate) and its like.
+template <bool InPlace>
+bool prepare_write(torch::jit::Stack& stack, size_t count) {
+  IValue* arguments = &*(stack.end() - int64_t(count));
+  const Tensor self = arguments[0].toTensor();
+  Indices indices = arguments[1].toOptionalTensorList();
+  Tensor values = arguments[2].toTensor();
+  const bool accumulate = arguments[3].toBool();
+  TORCH_CHECK_INDEX(values.scalar_type() == self.scalar_type(), "Index put requires the source and destination dtypes ",
+                    "match, got ", self.scalar_type(), " for the destination and ", values.scalar_type(),
+                    " for the source.");
+  if (values.numel() == 1 && !accumulate) {
+    if (std::optional<Tensor> mask = lone_mask(self, indices)) {
+      const Tensor value = values.reshape({});
+      Tensor result = self;
+      if (InPlace) {
+        result.masked_fill_(*mask, value);
+      } else {
+        result = at::masked_fill(self, *mask, value);
+      }
+      torch::jit::drop(stack, count);
+      stack.emplace_back(std::move(result));
+      return true;
+    }
+  }
+  if (!device::is_tpu(values) && values.dim() > 0) arguments[2] = values.to(self.device());
+  if (needs_work(indices)) arguments[1] = expanded(self, indices);
+  return false;
+}
+
+}  // namespace
+
+Prepare preparation(const std::string& name) {
+  if (name == "aten::index.Tensor" || name == "aten::index.Tensor_out" || name == "aten::_unsafe_index.Tensor")
+    return &prepare_read;
+  if (name == "aten::index_put" || name == "aten::_index_put_impl" || name == "aten::_unsafe_index_put")
+    return &prepare_write<false>;
+  if (name == "aten::index_put_" || name == "aten::_index_put_impl_") return &prepare_write<true>;
+  return nullptr;
+}
+
+}  // namespace tpu::dispatch

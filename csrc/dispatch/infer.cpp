@@ -1,0 +1,89 @@
+// Calls on meta tensors.
+#include "dispatch/infer.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+
+#include "device/device.h"
+#include "device/storage.h"
+
+namespace tpu::dispatch {
+namespace {
+
+using c10::IValue;
+
+at::Tensor twin(const at::Tensor& t) {
+  if (!t.defined() || !device::is_tpu(t)) return t;
+  at::Tensor m = at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+  if (t.unsafeGetTensorImpl()->is_wrapped_number()) m.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return m;
+}
+
+IValue twin(const IValue& v) {
+  if (v.isTensor()) return twin(v.toTensor());
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const IValue& t : v.toListRef()) list.push_back(twin(t.toTensor()));
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& t : v.toOptionalTensorList())
+      list.push_back(t ? std::optional(twin(*t)) : std::nullopt);
+    return list;
+  }
+  if (v.isDevice()) return c10::Device(c10::kMeta);
+  if (v.isGenerator()) return IValue();
+  return v;
+}
+
+graph::Layout layout(const at::Tensor& t) {
+  return {device::dtype(t.scalar_type()), t.sizes().vec(), t.strides().vec()};
+}
+
+void compare(const IValue& actual, const IValue& meta, std::vector<std::optional<graph::Layout>>& resized) {
+  auto one = [&](const at::Tensor& t, const at::Tensor& m) {
+    if (!t.defined()) return;
+    resized.push_back(t.sizes() == m.sizes() ? std::nullopt : std::optional(layout(m)));
+  };
+  if (actual.isTensor()) return one(actual.toTensor(), meta.toTensor());
+  for (size_t i = 0; i < actual.toListRef().size(); ++i)
+    one(actual.toListRef()[i].toTensor(), meta.toListRef()[i].toTensor());
+}
+
+}  // namespace
+
+Inferred infer(const c10::OperatorHandle& handle, c10::ArrayRef<IValue> values, const std::vector<int>& written,
+               bool in_written) {
+  Inferred result;
+  for (const c10::Argument& r : handle.schema().returns())
+    result.list_sizes.push_back(r.type()->kind() == c10::TypeKind::ListType ? 0 : -1);
+  if (!handle.hasKernelForDispatchKey(c10::DispatchKey::Meta) &&
+      !handle.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta))
+    return result;
+  at::AutoDispatchBelowADInplaceOrView below;
+  torch::jit::Stack stack;
+  for (const IValue& v : values) stack.push_back(twin(v));
+  std::vector<IValue> twins;
+  for (int w : written) twins.push_back(stack[size_t(w)]);
+  handle.callBoxed(&stack);
+  result.known = true;
+  for (size_t i = 0; i < written.size(); ++i) {
+    const IValue& actual = values[size_t(written[i])];
+    if (!actual.isNone()) compare(actual, twins[i], result.resized);
+  }
+  if (in_written) return result;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    const IValue& v = stack[i];
+    if (v.isTensor()) {
+      if (v.toTensor().defined()) result.results.push_back(layout(v.toTensor()));
+    } else if (v.isTensorList()) {
+      result.list_sizes[i] = int(v.toListRef().size());
+      for (const IValue& t : v.toListRef()) result.results.push_back(layout(t.toTensor()));
+    }
+  }
+  return result;
+}
+
+}  // namespace tpu::dispatch

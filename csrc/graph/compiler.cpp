@@ -1,0 +1,146 @@
+// The compile threads.
+#include "graph/compiler.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "base/config.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+namespace tpu::graph {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A compile that takes longer than this is announced on a terminal.
+constexpr double kLongSeconds = 3;
+
+}  // namespace
+
+Compiler::Compiler(pjrt::Client& client, Disk& disk)
+    : client_(client),
+      disk_(disk),
+      options_(pjrt::default_options(client.platform())),
+      fingerprint_(client.plugin().str() + "\n" + client.platform_version() + "\n" + machine_features() + "\n" +
+                   options_.serialize()) {}
+
+Compiler::~Compiler() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+Ref<Binary> Compiler::compile(const std::string& name, std::string text) {
+  std::string key = hash128(fingerprint_ + "\n" + text);
+  std::lock_guard lock(mutex_);
+  Ref<Binary>& slot = binaries_[key];
+  if (slot) {
+    ++stats_.memory_hits;
+    return slot;
+  }
+  slot = Ref<Binary>(new Binary);
+  if (threads_.empty())
+    for (int64_t i = 0; i < config::compile_threads(); ++i) threads_.emplace_back([this] { work(); });
+  jobs_.push_back({std::move(key), name, std::move(text), slot});
+  wake_.notify_one();
+  return slot;
+}
+
+void Compiler::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    ++busy_;
+    lock.unlock();
+    try {
+      job.binary->set(build(job));
+    } catch (...) {
+      job.binary->set(std::current_exception());
+    }
+    lock.lock();
+    if (--busy_ == 0 && jobs_.empty()) idle_.notify_all();
+  }
+}
+
+pjrt::Executable Compiler::build(const Job& job) {
+  if (!config::dump_dir().empty()) dump(job);
+  if (std::optional<std::string> bytes = disk_.load(job.key)) {
+    try {
+      pjrt::Executable executable = client_.deserialize(*bytes);
+      log::line(log::Event::Cache, job.name, " from disk, ", job.key);
+      std::lock_guard lock(mutex_);
+      ++stats_.disk_hits;
+      return executable;
+    } catch (const Error& error) {
+      log::line(log::Event::Cache, job.name, " on disk is not usable: ", error.what());
+    }
+  }
+  const auto start = Clock::now();
+  pjrt::Executable executable = [&] {
+    try {
+      return client_.compile(job.text, options_);
+    } catch (const Error& error) {
+      fail(error.code(), job.name, ": the compiler refused its program: ", error.what());
+    }
+  }();
+  const double seconds = seconds_since(start);
+  log::line(log::Event::Compile, job.name, " in ", int(seconds * 1000), " ms, ", job.key);
+  if (seconds > kLongSeconds && isatty(STDERR_FILENO) && !log::enabled(log::Event::Compile))
+    log::write(log::Event::Compile, concat(job.name, " took ", int(seconds), " s to compile"));
+  {
+    std::lock_guard lock(mutex_);
+    ++stats_.compiles;
+    stats_.seconds += seconds;
+  }
+  if (disk_.enabled()) {
+    try {
+      disk_.store(job.key, executable.compiled().serialize());
+    } catch (const Error& error) {
+      log::line(log::Event::Cache, job.name, " can't be kept on disk: ", error.what());
+    }
+  }
+  return executable;
+}
+
+void Compiler::dump(const Job& job) const {
+  std::error_code ignored;
+  std::filesystem::create_directories(config::dump_dir(), ignored);
+  std::string name = job.name;
+  std::replace_if(name.begin(), name.end(), [](char c) { return c == ':' || c == '/'; }, '_');
+  std::ofstream(std::filesystem::path(config::dump_dir()) / (name + "." + job.key.substr(0, 8) + ".mlir")) << job.text;
+}
+
+void Compiler::drain() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return busy_ == 0 && jobs_.empty(); });
+}
+
+void Compiler::forget() {
+  std::lock_guard lock(mutex_);
+  binaries_.clear();
+}
+
+CompileStats Compiler::stats() const {
+  std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Compiler::reset_stats() {
+  std::lock_guard lock(mutex_);
+  stats_ = {};
+}
+
+}  // namespace tpu::graph
