@@ -103,7 +103,8 @@ std::string CompileOptions::serialize() const {
 
 CompileOptions default_options(std::string_view platform) {
   CompileOptions options;
-  if (platform == "cpu") options.overrides = {};
+  // XLA's default lets max(NaN, 1) be 1 on the CPU; PyTorch and the TPU say NaN.
+  if (platform == "cpu") options.overrides["xla_cpu_enable_fast_min_max"] = false;
   return options;
 }
 
@@ -224,6 +225,31 @@ Event Executable::execute_with_event(std::span<PJRT_Buffer* const> inputs, std::
   PJRT_Event* done = nullptr;
   run(inputs, outputs, device, non_donatable, &done);
   return {api_, done};
+}
+
+void Executable::execute_on_all(std::span<const std::vector<PJRT_Buffer*>> inputs,
+                                std::span<std::vector<PJRT_Buffer*>> outputs) const {
+  tpu::check(!inputs.empty() && inputs.size() == outputs.size(), Code::Internal, "execute: inputs for ", inputs.size(),
+             " devices and outputs for ", outputs.size());
+  std::vector<PJRT_Buffer* const*> input_lists;
+  std::vector<PJRT_Buffer**> output_lists;
+  for (const std::vector<PJRT_Buffer*>& list : inputs) {
+    tpu::check(list.size() == inputs[0].size(), Code::Internal, "execute: devices have unequal numbers of inputs");
+    input_lists.push_back(list.data());
+  }
+  for (std::vector<PJRT_Buffer*>& list : outputs) {
+    list.assign(output_count_, nullptr);
+    output_lists.push_back(list.data());
+  }
+  TPU_PJRT_ARGS(PJRT_ExecuteOptions, options);
+  TPU_PJRT_ARGS(PJRT_LoadedExecutable_Execute_Args, a);
+  a.executable = executable_;
+  a.options = &options;
+  a.argument_lists = input_lists.data();
+  a.num_devices = inputs.size();
+  a.num_args = inputs[0].size();
+  a.output_lists = output_lists.data();
+  check(api_, api_->PJRT_LoadedExecutable_Execute(&a), "execute");
 }
 
 void Executable::run(std::span<PJRT_Buffer* const> inputs, std::span<PJRT_Buffer*> outputs, PJRT_Device* device,

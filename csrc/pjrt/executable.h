@@ -96,14 +96,18 @@ class Executable {
   size_t output_count() const { return output_count_; }
 
   // Starts the program on one device and fills `outputs`, whose handles belong to the caller (see Buffer); does not
-  // wait. `device` is needed for a portable program and for each member of a program over several devices; null means
-  // the device it was compiled for. Inputs that the program donates are deleted, but for those whose indices are in
-  // `non_donatable`. Errors of the run itself show in the outputs' ready() events.
+  // wait. `device` is needed for a portable program; null means the device it was compiled for. Inputs that the program
+  // donates are deleted, but for those whose indices are in `non_donatable`. Errors of the run itself show in the
+  // outputs' ready() events.
   void execute(std::span<PJRT_Buffer* const> inputs, std::span<PJRT_Buffer*> outputs, PJRT_Device* device,
                std::span<const int64_t> non_donatable = {}) const;
   // The same, and gives the event of the run's end, also for programs without outputs.
   Event execute_with_event(std::span<PJRT_Buffer* const> inputs, std::span<PJRT_Buffer*> outputs, PJRT_Device* device,
                            std::span<const int64_t> non_donatable = {}) const;
+  // Starts a program over several devices on all of them, in the order of CompileOptions::devices. Only so do its
+  // collectives find each other within one process. Resizes the output lists; their handles belong to the caller.
+  void execute_on_all(std::span<const std::vector<PJRT_Buffer*>> inputs,
+                      std::span<std::vector<PJRT_Buffer*>> outputs) const;
 
  private:
   void run(std::span<PJRT_Buffer* const> inputs, std::span<PJRT_Buffer*> outputs, PJRT_Device* device,
