@@ -36,7 +36,7 @@ class Plugin {
   // Throws Runtime if the file is missing, is no plugin, or speaks a version of the API that is too old.
   static const Plugin& load(const std::string& path);
   // libtpu as a compiler without a chip. Sets what libtpu reads from the environment, where it is not set: without it,
-  // libtpu asks a metadata server for minutes. `topology` such as "v5e:2x2"; see Topology.
+  // libtpu asks a metadata server for minutes. `topology` such as "v5e:2x2".
   static const Plugin& load_compiler(const std::string& topology);
 
   const PJRT_Api* api() const { return api_; }
