@@ -5,6 +5,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstring>
+
 #include "device/device.h"
 #include "device/storage.h"
 
@@ -20,26 +22,49 @@ at::Tensor twin(const at::Tensor& t) {
   return m;
 }
 
-IValue twin(const IValue& v) {
-  if (v.isTensor()) return twin(v.toTensor());
+// The value with f applied to every tensor in it, for a call on another device.
+template <class F>
+IValue mapped(const IValue& v, F f, c10::DeviceType device) {
+  if (v.isTensor()) return f(v.toTensor());
   if (v.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const IValue& t : v.toListRef()) list.push_back(twin(t.toTensor()));
+    for (const IValue& t : v.toListRef()) list.push_back(f(t.toTensor()));
     return list;
   }
   if (v.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> list;
     for (const std::optional<at::Tensor>& t : v.toOptionalTensorList())
-      list.push_back(t ? std::optional(twin(*t)) : std::nullopt);
+      list.push_back(t ? std::optional(f(*t)) : std::nullopt);
     return list;
   }
-  if (v.isDevice()) return c10::Device(c10::kMeta);
+  if (v.isDevice()) return c10::Device(device);
   if (v.isGenerator()) return IValue();
   return v;
 }
 
 graph::Layout layout(const at::Tensor& t) {
+  if (!t.defined()) return {.dtype = DType::F32, .sizes = {}, .strides = {}, .absent = true};
   return {device::dtype(t.scalar_type()), t.sizes().vec(), t.strides().vec()};
+}
+
+// Stand-ins larger than this are not worth a better text.
+constexpr int64_t kMostBytes = 64 << 20;
+
+// Lets the CPU kernel say what is wrong with a call: meta kernels that are written in Python word some errors
+// differently. Returns where the CPU sees nothing wrong.
+void complain(const c10::OperatorHandle& handle, c10::ArrayRef<IValue> values) {
+  int64_t bytes = 0;
+  auto stand_in = [&](const at::Tensor& t) {
+    if (!t.defined() || !device::is_tpu(t)) return t;
+    bytes += int64_t(at::detail::computeStorageNbytes(t.sizes(), t.strides(), t.itemsize()));
+    if (bytes > kMostBytes) return t;
+    at::Tensor cpu = at::detail::empty_strided_cpu(t.sizes(), t.strides(), t.scalar_type());
+    std::memset(cpu.mutable_data_ptr(), 0, cpu.storage().nbytes());
+    return cpu;
+  };
+  torch::jit::Stack stack;
+  for (const IValue& v : values) stack.push_back(mapped(v, stand_in, c10::kCPU));
+  if (bytes <= kMostBytes) handle.callBoxed(&stack);
 }
 
 void compare(const IValue& actual, const IValue& meta, std::vector<std::optional<graph::Layout>>& resized) {
@@ -64,10 +89,19 @@ Inferred infer(const c10::OperatorHandle& handle, c10::ArrayRef<IValue> values, 
     return result;
   at::AutoDispatchBelowADInplaceOrView below;
   torch::jit::Stack stack;
-  for (const IValue& v : values) stack.push_back(twin(v));
+  for (const IValue& v : values) stack.push_back(mapped(v, twin, c10::kMeta));
   std::vector<IValue> twins;
   for (int w : written) twins.push_back(stack[size_t(w)]);
-  handle.callBoxed(&stack);
+  try {
+    handle.callBoxed(&stack);
+  } catch (const c10::NotImplementedError&) {
+    // A composite that only says that a backend must bring its own kernel.
+    return result;
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    complain(handle, values);
+    std::rethrow_exception(error);
+  }
   result.known = true;
   for (size_t i = 0; i < written.size(); ++i) {
     const IValue& actual = values[size_t(written[i])];
@@ -77,7 +111,7 @@ Inferred infer(const c10::OperatorHandle& handle, c10::ArrayRef<IValue> values, 
   for (size_t i = 0; i < stack.size(); ++i) {
     const IValue& v = stack[i];
     if (v.isTensor()) {
-      if (v.toTensor().defined()) result.results.push_back(layout(v.toTensor()));
+      result.results.push_back(layout(v.toTensor()));
     } else if (v.isTensorList()) {
       result.list_sizes[i] = int(v.toListRef().size());
       for (const IValue& t : v.toListRef()) result.results.push_back(layout(t.toTensor()));

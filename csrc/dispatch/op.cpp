@@ -138,7 +138,7 @@ graph::ArrayRef host_scalar(const at::Tensor& t, int device) {
 void add_tensor(Call& call, const at::Tensor& t, bool needed) {
   if (!is_tpu(t)) {
     if (t.dim() != 0 || !t.device().is_cpu()) mixed_devices(device::device(call.device()), t.device());
-    call.add_scalar(host_scalar(t, call.device()), t.unsafeGetTensorImpl()->is_wrapped_number());
+    call.add_array(host_scalar(t, call.device()), t.unsafeGetTensorImpl()->is_wrapped_number());
     return;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == c10::kStrided, "tpu tensors have no layout ", t.layout());
@@ -309,7 +309,7 @@ void Op::record(c10::ArrayRef<IValue> values, Call& call) const {
         }
       }
     } else if (p.kind == ops::Kind::Data) {
-      call.add_scalar(number(v.toScalar(), call.device()), true);
+      call.add_array(number(v.toScalar(), call.device()), true);
     } else if (p.kind == ops::Kind::Baked) {
       bake(call, v, p.type);
     }
@@ -371,7 +371,8 @@ void Op::finish(const Program& program, std::vector<graph::ArrayRef>& results, i
   std::vector<IValue> values;
   values.reserve(returned);
   for (size_t i = 0; i < returned; ++i)
-    values.emplace_back(device::tensor(program.layouts[i], device, std::move(results[i])));
+    values.emplace_back(program.layouts[i].absent ? at::Tensor()
+                                                  : device::tensor(program.layouts[i], device, std::move(results[i])));
   auto arguments = torch::jit::last(*stack, params_.size());
   size_t next = returned;
   auto store = [&](const at::Tensor& t) {
@@ -440,7 +441,7 @@ void Op::operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torc
                   g.device().type(), "'");
       generator = static_cast<device::GeneratorImpl*>(g.unsafeGetGeneratorImpl());
       generator_lock = std::unique_lock(generator->mutex_);
-      call.add_scalar(generator->state(), false);
+      call.add_array(generator->state(), false);
     }
     program = runtime.cache.find(call.key());
     if (!program) program = build(handle, *stack, call);
@@ -484,6 +485,7 @@ std::vector<at::Tensor> run_row(const char* name, at::ArrayRef<at::Tensor> tenso
     for (ops::Arg& a : baked) {
       if (auto* v = std::get_if<int64_t>(&a)) call.bake_value(*v);
       if (auto* v = std::get_if<bool>(&a)) call.bake_value(*v);
+      if (auto* v = std::get_if<double>(&a)) call.bake_value(*v);
       if (auto* v = std::get_if<DType>(&a)) call.bake_value(*v);
       if (auto* v = std::get_if<Dims>(&a)) call.bake_dims(*v);
       r.arguments.push_back({.kind = graph::Argument::Kind::Baked, .operands = {}, .baked = std::move(a)});

@@ -44,7 +44,7 @@ int Call::add_tensor(const ArrayRef& array, int64_t bytes, const View& view, boo
     bake_value(view.offset);
   } else {
     operand.input = input(array);
-    const bool whole = is_whole(*operand.shape, view);
+    const bool whole = operand.whole = is_whole(*operand.shape, view);
     bake_value(whole ? 't' : 'v');
     bake_value(uint8_t(operand.input));
     bake_value(operand.shape);
@@ -64,16 +64,17 @@ int Call::add_tensor(const ArrayRef& array, int64_t bytes, const View& view, boo
   return int(operands_.size()) - 1;
 }
 
-int Call::add_scalar(ArrayRef array, bool number) {
+int Call::add_array(ArrayRef array, bool number) {
   const Shape* shape = array->shape();
   bake_value(number ? 'n' : 's');
-  bake_value(shape->physical.dtype);
+  bake_value(shape);
   inputs_.push_back(std::move(array));
   shared_.push_back(false);
-  operands_.push_back({.view = {.dtype = shape->physical.dtype, .sizes = {}, .strides = {}, .offset = 0},
+  operands_.push_back({.view = {.dtype = shape->dtype(), .sizes = shape->logical, .strides = {}, .offset = 0},
                        .shape = shape,
                        .input = int(inputs_.size()) - 1,
                        .offset = -1,
+                       .whole = true,
                        .number = number,
                        .bytes = shape->bytes()});
   return int(operands_.size()) - 1;

@@ -16,6 +16,7 @@ struct Operand {
   const Shape* shape = nullptr;  // of the array; null where the cell was never written and reads as zeros
   int input = -1;                // which input; -1 where there is none
   int offset = -1;               // which input holds the view's offset; -1 for offset 0
+  bool whole = false;            // the view is the array itself
   bool number = false;           // a Python number
   int64_t bytes = 0;             // of the storage behind it
 };
@@ -29,8 +30,8 @@ class Call {
   // Adds a tensor and gives its operand index. `array` may be null. An operand that is only overwritten
   // (`needed` false) takes part with its view, but not as an input.
   int add_tensor(const ArrayRef& array, int64_t bytes, const View& view, bool needed = true);
-  // Adds a 0-d array that is nobody's view, such as a number from the scalar cache.
-  int add_scalar(ArrayRef array, bool number);
+  // Adds an array that is nobody's view: a number from the scalar cache, a random state.
+  int add_array(ArrayRef array, bool number);
   // Compiled in.
   void bake(std::string_view bytes) { key_.append(bytes); }
   template <class T>

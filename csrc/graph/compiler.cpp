@@ -28,7 +28,7 @@ Compiler::Compiler(pjrt::Client& client, Disk& disk)
     : client_(client),
       disk_(disk),
       options_(pjrt::default_options(client.platform())),
-      fingerprint_(client.plugin().str() + "\n" + client.platform_version() + "\n" + machine_features() + "\n" +
+      fingerprint_(client.plugin().fingerprint() + "\n" + client.platform_version() + "\n" + machine_features() + "\n" +
                    options_.serialize()) {}
 
 Compiler::~Compiler() {

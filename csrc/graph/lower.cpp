@@ -75,7 +75,7 @@ class Lowerer {
       v = hlo::constant(builder_, 0.0, {o.view.dtype, sizes});
     } else {
       Value b = base(o);
-      v = is_whole(*o.shape, o.view) ? b : read(b, o.view, offset(o));
+      v = o.whole ? b : read(b, o.view, offset(o));
     }
     v.number = o.number;
     return v;
@@ -126,6 +126,11 @@ class Lowerer {
   }
 
   void give(Value v, size_t i) {
+    if (!v.builder || (i < request_.results.size() && request_.results[i].absent)) {
+      lowered_.program.slots.push_back({});
+      lowered_.program.layouts.push_back({.dtype = DType::F32, .sizes = {}, .strides = {}, .absent = true});
+      return;
+    }
     Layout layout{v.dtype(), v.dims(), row_major_strides(v.dims())};
     if (!request_.trusted) {
       check(i < request_.results.size(), Code::Internal, request_.name, ": more values than PyTorch expects");

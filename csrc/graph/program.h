@@ -45,6 +45,7 @@ struct Slot {
 struct Layout {
   DType dtype = DType::F32;
   Dims sizes, strides;
+  bool absent = false;  // an undefined tensor
 };
 
 // Immutable once published in the cache, but for the code, which arrives.

@@ -1,0 +1,156 @@
+// Losses, forward and backward.
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/indexing.h"
+#include "ops/math.h"
+#include "ops/reduction.h"
+#include "ops/tables.h"
+
+namespace tpu::ops {
+namespace {
+
+using namespace hlo;
+
+enum Reduction { kNone = 0, kMean = 1, kSum = 2 };
+
+Value reduced(Value loss, int64_t reduction) {
+  if (reduction == kNone) return loss;
+  const Dims all = axes(loss, {});
+  return reduction == kMean ? mean(loss, all, false) : sum(loss, all, false);
+}
+// The output's gradient spread over the elements of a loss with these dims.
+Value spread(Value g, const Value& x, int64_t reduction) {
+  g = broadcast(convert(g, x.dtype()), x.dims());
+  return reduction == kMean ? g / double(x.count()) : g;
+}
+
+template <auto F>
+Value pair_loss(Value x, Value target, int64_t reduction) {
+  auto [a, b] = promote_to(compute_type(promote(x.dtype(), target.dtype())), x, target);
+  return convert(reduced(F(a, b), reduction), promote(x.dtype(), target.dtype()));
+}
+template <auto F>
+Value pair_grad(Value g, Value x, Value target, int64_t reduction) {
+  const DType t = promote(x.dtype(), target.dtype());
+  auto [a, b] = promote_to(compute_type(t), x, target);
+  return convert(spread(g, a, reduction) * F(a, b), t);
+}
+Value square(Value x, Value y) { return (x - y) * (x - y); }
+Value square_slope(Value x, Value y) { return (x - y) * 2.0; }
+Value soft_margin(Value x, Value y) { return log1p(exponential(negate(x * y))); }
+Value soft_margin_slope(Value x, Value y) { return negate(y) * logistic(negate(x * y)); }
+
+template <auto F>
+Value knee_loss(Value x, Value target, int64_t reduction, double knee) {
+  const DType t = promote(x.dtype(), target.dtype());
+  auto [a, b] = promote_to(compute_type(t), x, target);
+  return convert(reduced(F(a - b, knee), reduction), t);
+}
+template <auto F>
+Value knee_grad(Value g, Value x, Value target, int64_t reduction, double knee) {
+  const DType t = promote(x.dtype(), target.dtype());
+  auto [a, b] = promote_to(compute_type(t), x, target);
+  return convert(spread(g, a, reduction) * F(a - b, knee), t);
+}
+Value smooth_l1(Value d, double beta) {
+  Value a = abs(d);
+  return beta == 0 ? a : hlo::select(a < like(a, beta), a * a * (0.5 / beta), a - 0.5 * beta);
+}
+Value smooth_l1_slope(Value d, double beta) {
+  return beta == 0 ? sign(d) : hlo::select(abs(d) < like(d, beta), d / beta, sign(d));
+}
+Value huber(Value d, double delta) {
+  Value a = abs(d);
+  return hlo::select(a <= like(a, delta), a * a * 0.5, (a - 0.5 * delta) * delta);
+}
+Value huber_slope(Value d, double delta) { return minimum(maximum(d, like(d, -delta)), like(d, delta)); }
+
+Value weighted(Value loss, const std::optional<Value>& weight) {
+  return weight ? loss * broadcast(convert(*weight, loss.dtype()), loss.dims()) : loss;
+}
+Value binary_cross_entropy(Value given, Value target, std::optional<Value> weight, int64_t reduction) {
+  Value x = widen(given), y = widen(target);
+  auto log_of = [](Value v) { return maximum(log(v), like(v, -100)); };
+  auto log1m_of = [](Value v) { return maximum(log1p(negate(v)), like(v, -100)); };
+  Value loss = (y - 1.0) * log1m_of(x) - y * log_of(x);
+  return convert(reduced(weighted(loss, weight), reduction), given.dtype());
+}
+Value binary_cross_entropy_backward(Value g, Value given, Value target, std::optional<Value> weight, int64_t reduction) {
+  Value x = widen(given), y = widen(target);
+  Value slope = (x - y) / maximum((1.0 - x) * x, like(x, 1e-12));
+  return convert(spread(g, x, reduction) * weighted(slope, weight), given.dtype());
+}
+
+// ---- negative log likelihood: classes in dim 1 of [n, c, rest] (or of a vector of classes)
+
+struct Classes {
+  Value x;       // [n, c, rest], wide
+  Value target;  // [n, rest]
+  Value valid;   // Pred, as target
+  Value weight;  // as target: the class's weight, zero where ignored
+};
+Classes classes(Value given, Value target, const std::optional<Value>& weight, int64_t ignored) {
+  Classes k;
+  const bool single = given.rank() == 1;
+  const int64_t n = single ? 1 : given.dim(0), c = given.dim(single ? 0 : 1);
+  const int64_t rest = n * c == 0 ? 0 : given.count() / (n * c);
+  k.x = reshape(widen(given), {n, c, rest});
+  Value t = reshape(convert(target, DType::I64), {n, rest});
+  k.valid = t != like(t, ignored);
+  if (t.count() > 0)
+    t.builder->require(or_(not_(k.valid), and_(t >= like(t, 0), t < like(t, c))), "nll_loss: target is out of bounds");
+  k.target = minimum(maximum(hlo::select(k.valid, t, like(t, 0)), like(t, 0)), like(t, std::max<int64_t>(c - 1, 0)));
+  Value one = constant(*given.builder, 1.0, {k.x.dtype(), t.dims()});
+  Value w = weight && t.count() > 0 ? take_slices(convert(*weight, k.x.dtype()), 0, k.target) : one;
+  k.weight = hlo::select(k.valid, w, like(w, 0));
+  return k;
+}
+// Whether each class is the target: [n, c, rest].
+Value one_hot(const Classes& k) {
+  const Type t{DType::I64, k.x.dims()};
+  return broadcast_in_dim(k.target, t.dims, {0, 2}) == iota(*k.x.builder, t, 1);
+}
+std::pair<Value, Value> nll(Value given, Value target, std::optional<Value> weight, int64_t reduction, int64_t ignored) {
+  const Classes k = classes(given, target, weight, ignored);
+  Value picked = sum(hlo::select(one_hot(k), k.x, like(k.x, 0)), {1}, false);
+  Value loss = negate(picked) * k.weight;
+  Value total = sum(k.weight, {0, 1}, false);
+  const DType t = given.dtype();
+  if (reduction == kNone)
+    return {convert(reshape(loss, target.dims()), t), convert(scalar(total, 0), t)};
+  Value all = sum(loss, {0, 1}, false);
+  return {convert(reduction == kMean ? all / total : all, t), convert(total, t)};
+}
+Value nll_backward(Value gradient, Value given, Value target, std::optional<Value> weight, int64_t reduction, int64_t ignored,
+                   Value total) {
+  const Classes k = classes(given, target, weight, ignored);
+  Value g = convert(gradient, k.x.dtype());
+  g = reduction == kNone ? reshape(g, k.target.dims()) : broadcast(g, k.target.dims());
+  if (reduction == kMean) g = g / broadcast(convert(total, g.dtype()), g.dims());
+  Value slope = broadcast_in_dim(negate(g * k.weight), k.x.dims(), {0, 2});
+  return convert(reshape(hlo::select(one_hot(k), slope, like(slope, 0)), given.dims()), given.dtype());
+}
+
+constexpr Row kRows[] = {
+    {"aten::binary_cross_entropy", op<binary_cross_entropy>},
+    {"aten::binary_cross_entropy_backward", op<binary_cross_entropy_backward>},
+    {"aten::huber_loss", op<knee_loss<huber>>},
+    {"aten::huber_loss_backward", op<knee_grad<huber_slope>>},
+    {"aten::mse_loss", op<pair_loss<square>>},
+    {"aten::mse_loss_backward", op<pair_grad<square_slope>>},
+    {"aten::nll_loss2d_backward", op<nll_backward>},
+    {"aten::nll_loss2d_forward", op<nll>},
+    {"aten::nll_loss_backward", op<nll_backward>},
+    {"aten::nll_loss_forward", op<nll>},
+    {"aten::smooth_l1_loss", op<knee_loss<smooth_l1>>},
+    {"aten::smooth_l1_loss_backward", op<knee_grad<smooth_l1_slope>>},
+    {"aten::soft_margin_loss", op<pair_loss<soft_margin>>},
+    {"aten::soft_margin_loss_backward", op<pair_grad<soft_margin_slope>>},
+};
+
+}  // namespace
+
+const Table kLoss = kRows;
+
+}  // namespace tpu::ops

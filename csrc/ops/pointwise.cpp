@@ -1,0 +1,201 @@
+// Functions of one value, element by element.
+#include <cmath>
+
+#include "ops/math.h"
+#include "ops/tables.h"
+
+namespace tpu::ops {
+namespace {
+
+using namespace hlo;
+
+constexpr char kAcos[] = "acos", kAcosh[] = "acosh", kAsin[] = "asin", kAsinh[] = "asinh", kAtan[] = "atan",
+               kAtanh[] = "atanh", kCosh[] = "cosh", kDigamma[] = "digamma", kErf[] = "erf", kErfc[] = "erfc",
+               kErfInv[] = "erf_inv", kLgamma[] = "lgamma", kSinh[] = "sinh", kBesselI1e[] = "bessel_i1e";
+
+bool whole_numbers(Value x) { return is_integer(x.dtype()) || x.dtype() == DType::Pred; }
+
+Value abs_op(Value x) {
+  if (x.dtype() == DType::Pred || is_unsigned(x.dtype())) return x;
+  if (!is_narrow_float(x.dtype())) return abs(x);
+  return unary<abs>(x);
+}
+template <auto F>
+Value rounding(Value x) {
+  return whole_numbers(x) ? x : unary<F>(x);
+}
+Value trunc_of(Value x) { return hlo::select(x < like(x, 0), ceil(x), floor(x)); }
+Value frac_of(Value x) { return x - trunc_of(x); }
+Value round_decimals(Value x, int64_t decimals) {
+  if (whole_numbers(x)) return x;
+  const double scale = std::pow(10.0, double(std::abs(decimals)));
+  Value v = widen(x);
+  v = decimals >= 0 ? round_half_even(v * scale) / scale : round_half_even(v / scale) * scale;
+  return convert(v, x.dtype());
+}
+Value reciprocal_of(Value x) { return 1.0 / x; }
+Value exp2_of(Value x) { return exponential(x * std::log(2.0)); }
+Value log2_of(Value x) { return log(x) / std::log(2.0); }
+Value log10_of(Value x) { return log(x) / std::log(10.0); }
+Value sinc_of(Value x) {
+  Value p = x * M_PI;
+  Value zero = x == like(x, 0);
+  return hlo::select(zero, like(x, 1), sine(p) / hlo::select(zero, like(p, 1), p));
+}
+Value erfcx_of(Value x) { return exponential(x * x) * chlo("erfc", {x}); }
+Value square_root(Value x) { return sqrt(x); }
+Value neg(Value x) { return unary<negate>(x); }
+Value positive(Value x) { return x; }
+Value bitwise_not(Value x) { return not_(x); }
+Value logical_not(Value x) { return not_(truth(x)); }
+Value sgn_of(Value x) {
+  if (!is_complex(x.dtype())) return whole_numbers(x) ? signum(x) : unary<signum>(x);
+  Value m = abs(x);
+  Value zero = m == like(m, 0);
+  Value d = hlo::select(zero, like(m, 1), m);
+  return hlo::select(zero, like(x, 0), complex(real(x) / d, imag(x) / d));
+}
+Value signbit_of(Value x) {
+  if (x.dtype() == DType::Pred || is_unsigned(x.dtype())) return truth(like(x, 0));
+  if (is_integer(x.dtype())) return x < like(x, 0);
+  Value v = widen(x);
+  Value bits = bitcast(v, {element_size(v.dtype()) == 8 ? DType::I64 : DType::I32, v.dims()});
+  return bits < like(bits, 0);
+}
+Value is_nan_op(Value x) { return is_nan(x); }
+Value is_inf(Value x) {
+  if (whole_numbers(x)) return truth(like(x, 0));
+  if (is_complex(x.dtype())) return or_(is_inf(real(x)), is_inf(imag(x)));
+  Value v = abs(widen(x));
+  return v == like(v, HUGE_VAL);
+}
+Value is_pos_inf(Value x) {
+  if (whole_numbers(x)) return truth(like(x, 0));
+  Value v = widen(x);
+  return v == like(v, HUGE_VAL);
+}
+Value is_neg_inf(Value x) {
+  if (whole_numbers(x)) return truth(like(x, 0));
+  Value v = widen(x);
+  return v == like(v, -HUGE_VAL);
+}
+double largest(DType t) {
+  switch (t) {
+    case DType::F64: return 1.7976931348623157e308;
+    case DType::F16: return 65504;
+    case DType::BF16: return 3.3895313892515355e38;
+    case DType::F8E4M3: return 448;
+    case DType::F8E5M2: return 57344;
+    default: return 3.4028234663852886e38;
+  }
+}
+Value nan_to_num(Value x, std::optional<double> nan, std::optional<double> high, std::optional<double> low) {
+  if (whole_numbers(x)) return x;
+  if (is_complex(x.dtype())) return complex(nan_to_num(real(x), nan, high, low), nan_to_num(imag(x), nan, high, low));
+  const double top = largest(x.dtype());
+  Value r = hlo::select(is_nan(x), like(x, nan.value_or(0)), x);
+  r = hlo::select(x == like(x, HUGE_VAL), like(x, high.value_or(top)), r);
+  return hlo::select(x == like(x, -HUGE_VAL), like(x, low.value_or(-top)), r);
+}
+Value angle(Value x) {
+  if (is_complex(x.dtype())) return atan2(imag(x), real(x));
+  x = to_float(x);
+  Value r = hlo::select(x < like(x, 0), like(x, M_PI), like(x, 0));
+  return hlo::select(is_nan(x), x, r);
+}
+Value conj_physical(Value x) { return is_complex(x.dtype()) ? complex(real(x), negate(imag(x))) : x; }
+Value logit(Value x, std::optional<double> eps) {
+  const DType t = is_float(x.dtype()) ? x.dtype() : x.builder->options().default_float;
+  Value v = widen(convert(x, t));
+  if (eps) v = clamp(like(v, *eps), v, like(v, 1 - *eps));
+  return convert(log(v / (1.0 - v)), t);
+}
+Value entr_of(Value x) {
+  Value zero = like(x, 0);
+  Value r = hlo::select(x > zero, negate(x) * log(x), hlo::select(x == zero, zero, like(x, -HUGE_VAL)));
+  return hlo::select(is_nan(x), x, r);
+}
+Value ndtr_of(Value x) { return 0.5 * chlo("erfc", {x * -M_SQRT1_2}); }
+Value ndtri_of(Value x) { return chlo("erf_inv", {2.0 * x - 1.0}) * M_SQRT2; }
+Value log_ndtr_of(Value x) {
+  Value low = log(0.5 * erfcx_of(x * -M_SQRT1_2)) - x * x * 0.5;
+  return hlo::select(x < like(x, -1), low, log1p(negate(0.5 * chlo("erfc", {x * M_SQRT1_2}))));
+}
+Value i1e_of(Value x) { return chlo(kBesselI1e, {x}); }
+Value i1_of(Value x) { return chlo(kBesselI1e, {x}) * exponential(abs(x)); }
+Value polygamma(int64_t n, Value x) {
+  x = to_float(x);
+  Value v = widen(x);
+  if (n == 0) return convert(chlo("digamma", {v}), x.dtype());
+  return convert(chlo("polygamma", {like(v, double(n)), v}), x.dtype());
+}
+Value tangent(Value x) { return tan(x); }
+
+constexpr Row kRows[] = {
+    {"aten::_conj_physical", op<conj_physical>},
+    {"aten::abs", op<abs_op>},
+    {"aten::acos", op<float_unary<chlo_unary<kAcos>>>},
+    {"aten::acosh", op<float_unary<chlo_unary<kAcosh>>>},
+    {"aten::angle", op<angle>},
+    {"aten::asin", op<float_unary<chlo_unary<kAsin>>>},
+    {"aten::asinh", op<float_unary<chlo_unary<kAsinh>>>},
+    {"aten::atan", op<float_unary<chlo_unary<kAtan>>>},
+    {"aten::atanh", op<float_unary<chlo_unary<kAtanh>>>},
+    {"aten::bitwise_not", op<bitwise_not>},
+    {"aten::ceil", op<rounding<ceil>>},
+    {"aten::conj_physical", op<conj_physical>},
+    {"aten::cos", op<float_unary<cosine>>},
+    {"aten::cosh", op<float_unary<chlo_unary<kCosh>>>},
+    {"aten::digamma", op<float_unary<chlo_unary<kDigamma>>>},
+    {"aten::erf", op<float_unary<chlo_unary<kErf>>>},
+    {"aten::erfc", op<float_unary<chlo_unary<kErfc>>>},
+    {"aten::erfinv", op<float_unary<chlo_unary<kErfInv>>>},
+    {"aten::exp", op<float_unary<exponential>>},
+    {"aten::exp2", op<float_unary<exp2_of>>},
+    {"aten::expm1", op<float_unary<expm1>>},
+    {"aten::floor", op<rounding<floor>>},
+    {"aten::frac", op<unary<frac_of>>},
+    {"aten::isinf", op<is_inf>},
+    {"aten::isnan", op<is_nan_op>},
+    {"aten::isneginf", op<is_neg_inf>},
+    {"aten::isposinf", op<is_pos_inf>},
+    {"aten::lgamma", op<float_unary<chlo_unary<kLgamma>>>},
+    {"aten::log", op<float_unary<log>>},
+    {"aten::log10", op<float_unary<log10_of>>},
+    {"aten::log1p", op<float_unary<log1p>>},
+    {"aten::log2", op<float_unary<log2_of>>},
+    {"aten::logical_not", op<logical_not>},
+    {"aten::logit", op<logit>},
+    {"aten::nan_to_num", op<nan_to_num>},
+    {"aten::neg", op<neg>},
+    {"aten::polygamma", op<polygamma>},
+    {"aten::positive", op<positive>},
+    {"aten::reciprocal", op<float_unary<reciprocal_of>>},
+    {"aten::round", op<rounding<round_half_even>>},
+    {"aten::round.decimals", op<round_decimals>},
+    {"aten::rsqrt", op<float_unary<rsqrt>>},
+    {"aten::sgn", op<sgn_of>},
+    {"aten::sigmoid", op<float_unary<logistic>>},
+    {"aten::sign", op<sgn_of>},
+    {"aten::signbit", op<signbit_of>},
+    {"aten::sin", op<float_unary<sine>>},
+    {"aten::sinc", op<float_unary<sinc_of>>},
+    {"aten::sinh", op<float_unary<chlo_unary<kSinh>>>},
+    {"aten::special_entr", op<float_unary<entr_of>>},
+    {"aten::special_erfcx", op<float_unary<erfcx_of>>},
+    {"aten::special_i1", op<float_unary<i1_of>>},
+    {"aten::special_i1e", op<float_unary<i1e_of>>},
+    {"aten::special_log_ndtr", op<float_unary<log_ndtr_of>>},
+    {"aten::special_ndtr", op<float_unary<ndtr_of>>},
+    {"aten::special_ndtri", op<float_unary<ndtri_of>>},
+    {"aten::sqrt", op<float_unary<square_root>>},
+    {"aten::tan", op<float_unary<tangent>>},
+    {"aten::tanh", op<float_unary<tanh>>},
+    {"aten::trunc", op<rounding<trunc_of>>},
+};
+
+}  // namespace
+
+const Table kPointwise = kRows;
+
+}  // namespace tpu::ops
