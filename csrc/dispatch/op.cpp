@@ -164,8 +164,11 @@ ops::Arg baked(const IValue& v, Param::Type type) {
       return v.toStringRef();
     case Param::Type::DType:
       return device::dtype(v.toScalarType());
-    case Param::Type::Ints:
-      return v.isInt() ? Dims{v.toInt()} : Dims(v.toDimVector().begin(), v.toDimVector().end());
+    case Param::Type::Ints: {
+      if (v.isInt()) return Dims{v.toInt()};
+      const auto dims = v.toDimVector();
+      return Dims(dims.begin(), dims.end());
+    }
     case Param::Type::Floats:
       return v.toDoubleVector();
     case Param::Type::Bools: {

@@ -41,7 +41,7 @@ struct Param {
 // Rewrites the `count` arguments of a call before it is keyed, e.g. masks into indices. True where it did the whole
 // call itself and left the results on the stack.
 using Prepare = bool (*)(torch::jit::Stack& stack, size_t count);
-// For the ops that take index tensors, where the first argument after self is the list of indices; null for all others.
+// Of an op by its full name; null for most.
 Prepare preparation(const std::string& name);
 
 // One schema (functional, in place or out=) over one lowering. Constant once made; called from any thread.

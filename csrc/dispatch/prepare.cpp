@@ -1,9 +1,12 @@
-// Index tensors: those on the CPU are brought over, masks become positions.
+// What some ops need done to their arguments before a call is keyed: index tensors on the CPU are brought over, masks
+// become positions, ranges get their size.
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/nonzero.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "device/storage.h"
 #include "dispatch/op.h"
@@ -111,6 +114,21 @@ bool prepare_write(torch::jit::Stack& stack, size_t count) {
   return false;
 }
 
+// arange(start, end, step, out): the size depends on numbers that flow in at run time, so it is settled here.
+bool prepare_range(torch::jit::Stack& stack, size_t count) {
+  IValue* arguments = &*(stack.end() - int64_t(count));
+  const at::Scalar start = arguments[0].toScalar(), end = arguments[1].toScalar(), step = arguments[2].toScalar();
+  const Tensor out = arguments[3].toTensor();
+  if (start.isComplex() || end.isComplex() || step.isComplex() || step.toDouble() == 0) return false;
+  double span = (end.toDouble() - start.toDouble()) / step.toDouble();
+  if (start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true))
+    span = double(end.toLong() - start.toLong()) / double(step.toLong());
+  if (!std::isfinite(span) || span < 0) return false;  // the meta kernel says what is wrong
+  const auto size = int64_t(std::ceil(span));
+  if (out.dim() != 1 || out.numel() != size) at::native::resize_output(out, {size});
+  return false;
+}
+
 }  // namespace
 
 Prepare preparation(const std::string& name) {
@@ -119,6 +137,7 @@ Prepare preparation(const std::string& name) {
   if (name == "aten::index_put" || name == "aten::_index_put_impl" || name == "aten::_unsafe_index_put")
     return &prepare_write<false>;
   if (name == "aten::index_put_" || name == "aten::_index_put_impl_") return &prepare_write<true>;
+  if (name == "aten::arange.start_out") return &prepare_range;
   return nullptr;
 }
 
