@@ -1,6 +1,7 @@
 // Names and sizes of element types.
 #include "base/type.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace tpu {
@@ -35,7 +36,7 @@ Dims row_major_strides(std::span<const int64_t> dims) {
   int64_t step = 1;
   for (size_t i = dims.size(); i-- > 0;) {
     strides[i] = step;
-    step *= dims[i];
+    step *= std::max<int64_t>(dims[i], 1);
   }
   return strides;
 }

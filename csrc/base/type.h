@@ -45,7 +45,7 @@ const char* name(DType t);
 DType real_type(DType t);
 
 int64_t element_count(std::span<const int64_t> dims);
-// Row-major strides, in elements.
+// Row-major strides, in elements; an empty dim counts as one, as in PyTorch.
 Dims row_major_strides(std::span<const int64_t> dims);
 std::string str(std::span<const int64_t> dims);
 

@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/unique_consecutive.h>
 #include <ATen/ops/eq.h>
 #include <torch/library.h>
 
@@ -50,7 +51,11 @@ std::tuple<Tensor, Tensor, Tensor> unique2(const Tensor& self, bool, bool return
 
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool return_inverse, bool return_counts,
                                                       std::optional<int64_t> dim) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!dim || self.dim() == 1, "unique_consecutive: tpu takes no dim");
+  if (dim && self.dim() != 1) {
+    // Whole slices are compared on the CPU.
+    auto [values, inverse, counts] = at::unique_consecutive(to_cpu(self), return_inverse, return_counts, dim);
+    return {values.to(self.device()), inverse.to(self.device()), counts.to(self.device())};
+  }
   return unique("tpu::unique_consecutive", self, return_inverse, return_counts);
 }
 

@@ -421,7 +421,44 @@ void Op::finish(const Program& program, std::vector<graph::ArrayRef>& results, i
   }
 }
 
+namespace {
+
+// Some ops reach the device with lazily conjugated or negated tensors; programs see plain ones.
+at::Tensor plain(const at::Tensor& t) {
+  at::Tensor copy = device::tensor(t.scalar_type(), t.sizes(), row_major_strides(t.sizes()), t.device().index());
+  copy.copy_(t);
+  return copy;
+}
+
+bool is_lazy(const at::Tensor& t) {
+  return t.defined() && is_tpu(t) &&
+         t.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
+}
+
+}  // namespace
+
+void Op::settle(torch::jit::Stack& stack) const {
+  IValue* values = &*(stack.end() - int64_t(params_.size()));
+  for (size_t i = 0; i < params_.size(); ++i) {
+    IValue& v = values[i];
+    if (v.isTensor()) {
+      if (!params_[i].written && is_lazy(v.toTensor())) v = plain(v.toTensor());
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list = v.toTensorList();
+      for (size_t j = 0; j < list.size(); ++j) {
+        if (!is_lazy(list.get(j))) continue;
+        list = list.copy();
+        for (size_t k = j; k < list.size(); ++k)
+          if (is_lazy(list.get(k))) list.set(k, plain(list.get(k)));
+        v = list;
+        break;
+      }
+    }
+  }
+}
+
 void Op::operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  settle(*stack);
   if (prepare_ && prepare_(*stack, params_.size())) return;
   const Program* program = nullptr;
   Scratch scratch;

@@ -52,6 +52,7 @@ class Op final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
  private:
+  void settle(torch::jit::Stack& stack) const;
   int device(c10::ArrayRef<c10::IValue> values) const;
   void record(c10::ArrayRef<c10::IValue> values, graph::Call& call) const;
   const graph::Program* build(const c10::OperatorHandle& handle, const torch::jit::Stack& stack, graph::Call& call);

@@ -165,11 +165,7 @@ int64_t cut(int64_t base_count, const View& v) {
 std::optional<Dims> memory_order(const View& v) {
   Dims order(v.sizes.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const auto x = size_t(a), y = size_t(b);
-    if (v.sizes[x] == 1 || v.sizes[y] == 1) return false;
-    return v.strides[x] > v.strides[y];
-  });
+  if (v.count() == 0) return order;
   // Size-one dims may sit anywhere, so sort only those that matter and keep the others in their place.
   std::vector<size_t> matter = by_stride(v);
   for (size_t d = 0; d < v.sizes.size(); ++d)

@@ -10,7 +10,7 @@ namespace {
 using namespace hlo;
 
 constexpr char kAcos[] = "acos", kAcosh[] = "acosh", kAsin[] = "asin", kAsinh[] = "asinh", kAtan[] = "atan",
-               kAtanh[] = "atanh", kCosh[] = "cosh", kDigamma[] = "digamma", kErf[] = "erf", kErfc[] = "erfc",
+               kAtanh[] = "atanh", kCosh[] = "cosh", kErf[] = "erf", kErfc[] = "erfc",
                kErfInv[] = "erf_inv", kLgamma[] = "lgamma", kSinh[] = "sinh", kBesselI1e[] = "bessel_i1e";
 
 bool whole_numbers(Value x) { return is_integer(x.dtype()) || x.dtype() == DType::Pred; }
@@ -125,10 +125,12 @@ Value i1e_of(Value x) { return chlo(kBesselI1e, {x}); }
 Value i1_of(Value x) { return chlo(kBesselI1e, {x}) * exponential(abs(x)); }
 Value polygamma(int64_t n, Value x) {
   x = to_float(x);
-  Value v = widen(x);
+  // Near its poles float32 loses too much.
+  Value v = convert(x, DType::F64);
   if (n == 0) return convert(chlo("digamma", {v}), x.dtype());
   return convert(chlo("polygamma", {like(v, double(n)), v}), x.dtype());
 }
+Value digamma(Value x) { return polygamma(0, x); }
 Value tangent(Value x) { return tan(x); }
 
 constexpr Row kRows[] = {
@@ -146,7 +148,7 @@ constexpr Row kRows[] = {
     {"aten::conj_physical", op<conj_physical>},
     {"aten::cos", op<float_unary<cosine>>},
     {"aten::cosh", op<float_unary<chlo_unary<kCosh>>>},
-    {"aten::digamma", op<float_unary<chlo_unary<kDigamma>>>},
+    {"aten::digamma", op<digamma>},
     {"aten::erf", op<float_unary<chlo_unary<kErf>>>},
     {"aten::erfc", op<float_unary<chlo_unary<kErfc>>>},
     {"aten::erfinv", op<float_unary<chlo_unary<kErfInv>>>},

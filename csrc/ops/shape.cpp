@@ -103,6 +103,7 @@ Value replicate_dim(Value x, int64_t dim, int64_t low, int64_t high) {
   auto edge = [&](int64_t at, int64_t count) {
     Dims dims = x.dims();
     dims[size_t(dim)] = std::max<int64_t>(count, 0);
+    if (n == 0) return constant(*x.builder, 0.0, {x.dtype(), dims});
     return broadcast(slice(x, dim, at, at + 1), dims);
   };
   return concatenate({edge(0, low), x, edge(n - 1, high)}, dim);
