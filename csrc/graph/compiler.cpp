@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "base/config.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "hlo/hlo.h"
 
 namespace tpu::graph {
 namespace {
@@ -18,6 +20,35 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Flags of XLA's CPU code generator that cut the time of a compile to a half or a quarter: its newer way to emit fused
+// loops costs most of it. Programs run as fast without, but for those that slow_without() names.
+const std::vector<std::string> kQuickFlags = {"xla_cpu_disable_new_fusion_emitters", "xla_cpu_disable_loop_unrolling",
+                                              "xla_cpu_disable_slp_vectorizer"};
+constexpr const char* kQuickVersion = "quick 1";  // part of every key on disk: change it with the flags
+
+// An update in place would walk the whole operand, and a large transpose would lose its blocking.
+bool slow_without(const std::string& text) {
+  if (text.find("stablehlo.dynamic_update_slice") != std::string::npos ||
+      text.find("stablehlo.scatter") != std::string::npos)
+    return true;
+  constexpr int64_t kLarge = 1 << 16;
+  const std::string op = "\"stablehlo.transpose\"";
+  const bool folds = text.find("stablehlo.dot_general") != std::string::npos;
+  for (size_t at = text.find(op); at != std::string::npos; at = text.find(op, at + 1)) {
+    const size_t type = text.find("-> tensor<", at);
+    if (type == std::string::npos) break;
+    int64_t count = 1, rank = 0;
+    for (const char* c = text.c_str() + type + 10; *c >= '0' && *c <= '9';) {
+      char* end;
+      count *= std::strtoll(c, &end, 10);
+      ++rank;
+      c = *end == 'x' ? end + 1 : end;
+    }
+    if (count > kLarge && !(folds && rank == 2)) return true;
+  }
+  return false;
+}
 
 // A compile that takes longer than this is announced on a terminal.
 constexpr double kLongSeconds = 3;
@@ -29,7 +60,7 @@ Compiler::Compiler(pjrt::Client& client, Disk& disk)
       disk_(disk),
       options_(pjrt::default_options(client.platform())),
       fingerprint_(client.plugin().fingerprint() + "\n" + client.platform_version() + "\n" + machine_features() + "\n" +
-                   options_.serialize()) {}
+                   options_.serialize() + kQuickVersion) {}
 
 Compiler::~Compiler() {
   {
@@ -91,7 +122,7 @@ pjrt::Executable Compiler::build(const Job& job) {
   const auto start = Clock::now();
   pjrt::Executable executable = [&] {
     try {
-      return client_.compile(job.text, options_);
+      return client_.compile(job.text, options(job.text));
     } catch (const Error& error) {
       fail(error.code(), job.name, ": the compiler refused its program: ", error.what());
     }
@@ -113,6 +144,19 @@ pjrt::Executable Compiler::build(const Job& job) {
     }
   }
   return executable;
+}
+
+const pjrt::CompileOptions& Compiler::options(const std::string& text) {
+  if (client_.platform() != "cpu" || slow_without(text)) return options_;
+  std::call_once(quick_made_, [this] {
+    quick_ = options_;
+    hlo::Builder b;
+    const hlo::Value same[] = {b.param({DType::F32, {}})};
+    // Debug options replace the defaults as a whole, so they start from those of a program compiled with none.
+    std::string defaults = client_.compile(b.module(same), options_).compiled().debug_options();
+    if (!defaults.empty()) quick_.debug = pjrt::with_backend_flags(std::move(defaults), kQuickFlags);
+  });
+  return quick_;
 }
 
 void Compiler::dump(const Job& job) const {

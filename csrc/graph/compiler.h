@@ -44,10 +44,13 @@ class Compiler {
   void work();
   pjrt::Executable build(const Job& job);
   void dump(const Job& job) const;
+  const pjrt::CompileOptions& options(const std::string& text);
 
   pjrt::Client& client_;
   Disk& disk_;
   const pjrt::CompileOptions options_;
+  pjrt::CompileOptions quick_;  // for programs that compile faster by other means and run as fast
+  std::once_flag quick_made_;
   const std::string fingerprint_;  // of plugin, machine and options: part of every key on disk
   mutable std::mutex mutex_;       // guards all below
   std::condition_variable wake_, idle_;

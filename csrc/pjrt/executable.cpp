@@ -86,12 +86,13 @@ bool offered(const PJRT_Api* api, PJRT_Error* error, std::string_view what) {
 std::string CompileOptions::serialize() const {
   tpu::check(partitions >= 1 && devices.size() % size_t(partitions) == 0, Code::Value,
              "compile options: ", devices.size(), " devices do not divide into ", partitions, " partitions");
-  // device_ordinal 1, num_replicas 4, num_partitions 5, use_spmd_partitioning 6, device_assignment 9
+  // device_ordinal 1, debug_options 3, num_replicas 4, num_partitions 5, use_spmd_partitioning 6, device_assignment 9
   Message build;
   build.integer(1, -1);
   build.integer(4, devices.empty() ? 1 : int64_t(devices.size()) / partitions);
   build.integer(5, partitions);
   if (partitions > 1) build.integer(6, 1);
+  if (!debug.empty()) build.bytes(3, debug);
   if (!devices.empty()) build.bytes(9, device_assignment(devices, partitions));
   // executable_build_options 3, compile_portable_executable 4, env_option_overrides 7
   Message options;
@@ -101,10 +102,26 @@ std::string CompileOptions::serialize() const {
   return options.text();
 }
 
+std::string with_backend_flags(std::string debug, std::span<const std::string> flags) {
+  // xla_backend_extra_options 500: a map of flags to values
+  for (const std::string& flag : flags) {
+    Message entry, options;
+    entry.bytes(1, flag);
+    entry.bytes(2, "");
+    options.bytes(500, entry.text());
+    debug += options.text();
+  }
+  return debug;
+}
+
 CompileOptions default_options(std::string_view platform) {
   CompileOptions options;
   // XLA's default lets max(NaN, 1) be 1 on the CPU; PyTorch and the TPU say NaN.
-  if (platform == "cpu") options.overrides["xla_cpu_enable_fast_min_max"] = false;
+  if (platform == "cpu") {
+    options.overrides["xla_cpu_enable_fast_min_max"] = false;
+    // The rewriter doubles what a matrix-vector product takes to compile, and slows it in bfloat16.
+    options.overrides["xla_disable_hlo_passes"] = std::string("gemv-rewriter");
+  }
   return options;
 }
 
@@ -195,6 +212,44 @@ std::string Compiled::optimized() const {
   program.code = code.data();
   check(api_, api_->PJRT_Executable_OptimizedProgram(&a), "optimized program");
   return code;
+}
+
+namespace {
+
+// The first length-delimited field with this number in a serialized message; empty if there is none.
+std::string_view field(std::string_view message, uint64_t number) {
+  auto varint = [&message] {
+    uint64_t value = 0;
+    for (int shift = 0; !message.empty() && shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(message[0]);
+      message.remove_prefix(1);
+      value |= uint64_t(byte & 0x7F) << shift;
+      if (byte < 0x80) break;
+    }
+    return value;
+  };
+  while (!message.empty()) {
+    const uint64_t key = varint();
+    uint64_t length = 0;
+    switch (key & 7) {
+      case 0: varint(); continue;
+      case 1: length = 8; break;
+      case 2: length = varint(); break;
+      case 5: length = 4; break;
+      default: return {};
+    }
+    if (length > message.size()) return {};
+    if ((key & 7) == 2 && key >> 3 == number) return message.substr(0, length);
+    message.remove_prefix(length);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Compiled::debug_options() const {
+  const std::string program = optimized();
+  return std::string(field(field(program, 2), 14));  // config 2, debug_options 14
 }
 
 Executable::Executable(const PJRT_Api* api, PJRT_LoadedExecutable* executable) : Executable() {

@@ -26,11 +26,17 @@ struct CompileOptions {
   // XLA's debug options, by their names without dashes in front: {"xla_cpu_enable_fast_math", false}.
   using Override = std::variant<std::string, bool, int64_t, double>;
   std::map<std::string, Override> overrides;
+  // The whole of XLA's debug options, serialized, in place of the defaults; see Client::debug_options.
+  std::string debug = {};
 
   // As the API wants them: a serialized CompileOptionsProto. Equal options give equal bytes, so it can be part of a
   // key.
   std::string serialize() const;
 };
+
+// Serialized debug options with flags added for the platform's own code generator, such as
+// "xla_cpu_disable_loop_unrolling".
+std::string with_backend_flags(std::string debug, std::span<const std::string> flags);
 
 // What this package compiles with on a platform ("cpu", "tpu", "cuda").
 CompileOptions default_options(std::string_view platform);
@@ -65,6 +71,8 @@ class Compiled {
   CompiledMemory memory() const;
   // The program after the compiler's passes, as a serialized HloModuleProtoWithConfig.
   std::string optimized() const;
+  // The debug options it was compiled with, serialized.
+  std::string debug_options() const;
 
  private:
   const PJRT_Api* api_ = nullptr;
