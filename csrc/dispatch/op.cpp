@@ -347,7 +347,7 @@ graph::Request Op::request(c10::ArrayRef<IValue> values, const Call& call) const
   }
   if (trailing_rng_)
     r.arguments.push_back({.kind = Kind::Rng, .operands = {int(call.operands().size()) - 1}, .baked = {}});
-  if (!returns_written_ && returns_ > 0) r.extra = r.written.size();
+  if (!returns_written_) r.returned = returns_;
   return r;
 }
 

@@ -22,7 +22,7 @@ class Lowerer {
     std::vector<ops::Arg> arguments;
     for (const Argument& a : request_.arguments) arguments.push_back(argument(a));
     const Values values = request_.lowering.call(arguments);
-    const size_t returned = request_.written.empty() ? values.size() : request_.extra ? request_.results.size() : 0;
+    const size_t returned = request_.written.empty() ? values.size() : request_.returned;
     check(values.size() >= returned, Code::Internal, request_.name, ": the lowering gives ", values.size(),
           " values, PyTorch expects ", returned);
     // An op with extra results leaves them out where it has nothing to write.
@@ -33,7 +33,7 @@ class Lowerer {
   const std::vector<ArrayRef>& inputs() const { return request_.call->inputs(); }
 
   Lowered finish(const Values& values, size_t returned, size_t written) {
-    check(request_.extra || written == request_.written.size(), Code::Internal, request_.name, ": the lowering gives ",
+    check(request_.returned || written == request_.written.size(), Code::Internal, request_.name, ": the lowering gives ",
           values.size(), " values for ", request_.written.size(), " written tensors");
     for (size_t i = 0; i < returned; ++i) give(values[i], i);
     for (size_t i = 0; i < written; ++i) store(values[returned + i], request_.written[i]);

@@ -220,7 +220,7 @@ Value index_copy(Value x, int64_t dim, Value index, Value source) {
 }
 Value index_add(Value x, int64_t dim, Value index, Value source, Value alpha) {
   Value s = widen(convert(source, x.dtype()));
-  s = s.dtype() == DType::Pred ? s : s * fit(alpha, s);
+  s = s.dtype() == DType::Pred ? and_(s, fit(alpha, s)) : s * fit(alpha, s);
   return convert(slices_updated(widen(x), dim, index, s, kAdd, false), x.dtype());
 }
 Value index_fill(Value x, int64_t dim, Value index, Value value) {

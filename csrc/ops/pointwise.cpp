@@ -9,7 +9,7 @@ namespace {
 
 using namespace hlo;
 
-constexpr char kAcos[] = "acos", kAcosh[] = "acosh", kAsin[] = "asin", kAsinh[] = "asinh", kAtan[] = "atan",
+constexpr char kAcos[] = "acos", kAcosh[] = "acosh", kAsin[] = "asin", kAsinh[] = "asinh",
                kAtanh[] = "atanh", kCosh[] = "cosh", kErf[] = "erf", kErfc[] = "erfc",
                kErfInv[] = "erf_inv", kLgamma[] = "lgamma", kSinh[] = "sinh", kBesselI1e[] = "bessel_i1e";
 
@@ -123,14 +123,9 @@ Value log_ndtr_of(Value x) {
 }
 Value i1e_of(Value x) { return chlo(kBesselI1e, {x}); }
 Value i1_of(Value x) { return chlo(kBesselI1e, {x}) * exponential(abs(x)); }
-Value polygamma(int64_t n, Value x) {
-  x = to_float(x);
-  // Near its poles float32 loses too much.
-  Value v = convert(x, DType::F64);
-  if (n == 0) return convert(chlo("digamma", {v}), x.dtype());
-  return convert(chlo("polygamma", {like(v, double(n)), v}), x.dtype());
-}
-Value digamma(Value x) { return polygamma(0, x); }
+// Near its poles float32 loses too much.
+Value digamma_of(Value x) { return convert(chlo("digamma", {convert(x, DType::F64)}), x.dtype()); }
+Value arctangent(Value x) { return is_complex(x.dtype()) ? chlo("atan", {x}) : atan2(x, like(x, 1)); }
 Value tangent(Value x) { return tan(x); }
 
 constexpr Row kRows[] = {
@@ -141,14 +136,14 @@ constexpr Row kRows[] = {
     {"aten::angle", op<angle>},
     {"aten::asin", op<float_unary<chlo_unary<kAsin>>>},
     {"aten::asinh", op<float_unary<chlo_unary<kAsinh>>>},
-    {"aten::atan", op<float_unary<chlo_unary<kAtan>>>},
+    {"aten::atan", op<float_unary<arctangent>>},
     {"aten::atanh", op<float_unary<chlo_unary<kAtanh>>>},
     {"aten::bitwise_not", op<bitwise_not>},
     {"aten::ceil", op<rounding<ceil>>},
     {"aten::conj_physical", op<conj_physical>},
     {"aten::cos", op<float_unary<cosine>>},
     {"aten::cosh", op<float_unary<chlo_unary<kCosh>>>},
-    {"aten::digamma", op<digamma>},
+    {"aten::digamma", op<float_unary<digamma_of>>},
     {"aten::erf", op<float_unary<chlo_unary<kErf>>>},
     {"aten::erfc", op<float_unary<chlo_unary<kErfc>>>},
     {"aten::erfinv", op<float_unary<chlo_unary<kErfInv>>>},
@@ -170,7 +165,6 @@ constexpr Row kRows[] = {
     {"aten::logit", op<logit>},
     {"aten::nan_to_num", op<nan_to_num>},
     {"aten::neg", op<neg>},
-    {"aten::polygamma", op<polygamma>},
     {"aten::positive", op<positive>},
     {"aten::reciprocal", op<float_unary<reciprocal_of>>},
     {"aten::round", op<rounding<round_half_even>>},

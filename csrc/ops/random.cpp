@@ -164,6 +164,7 @@ std::pair<Value, Value> native_dropout(Value x, double p, std::optional<bool> tr
   return {convert(hlo::select(keep, v * (p < 1 ? 1 / (1 - p) : 0), like(v, 0)), x.dtype()), keep};
 }
 Value native_dropout_backward(Value g, Value mask, double scale) {
+  g = to_float(g);
   Value v = widen(g);
   return convert(v * convert(mask, v.dtype()) * scale, g.dtype());
 }

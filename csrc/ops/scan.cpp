@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "ops/math.h"
 #include "ops/reduction.h"
 #include "ops/tables.h"
@@ -50,6 +51,7 @@ Value cumprod(Value x, int64_t dim, std::optional<DType> t) {
   return convert(v, type);
 }
 Value logcumsumexp(Value x, int64_t dim) {
+  check(!is_complex(x.dtype()), Code::Unimplemented, "logcumsumexp of complex values");
   if (x.rank() == 0) return x;
   Value v = widen(x);
   v = scan({v}, {scalar(v, -HUGE_VAL)}, wrap(dim, x.rank()), [](const Values& p) {

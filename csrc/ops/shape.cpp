@@ -98,7 +98,7 @@ Value reflect_dim(Value x, int64_t dim, int64_t low, int64_t high) {
   return concatenate({reverse(slice(x, dim, 1, low + 1), {dim}), x, reverse(slice(x, dim, n - 1 - high, n - 1), {dim})}, dim);
 }
 Value replicate_dim(Value x, int64_t dim, int64_t low, int64_t high) {
-  x = clipped(x, dim, low, high);
+  check(low >= 0 && high >= 0, Code::Unimplemented, "replication padding that cuts");
   const int64_t n = x.dim(dim);
   auto edge = [&](int64_t at, int64_t count) {
     Dims dims = x.dims();
