@@ -7,17 +7,32 @@ _loaded = False
 
 def _autoload():
     """Adds the device to PyTorch. `import torch` calls it through the entry point `torch.backends`; calling it again
-    does nothing. No plugin is loaded before the device is first used."""
+    does nothing. No plugin is loaded before the device is first used. Where the device can't be added, a warning says
+    why, and the rest of PyTorch works."""
     global _loaded
     if _loaded:
         return
     _loaded = True
+    try:
+        _add_device()
+    except (ImportError, RuntimeError) as error:
+        import warnings
+
+        warnings.warn(
+            f"torch_tpu {__version__} can't add the device tpu: {error}. It was built for the torch release that was "
+            "installed then; reinstall it after changing torch. TORCH_DEVICE_BACKEND_AUTOLOAD=0 silences this.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _add_device():
     import sys
     import types
 
     import torch
 
-    from torch_tpu import _C, _module, _plugins, tpu
+    from torch_tpu import _C, _module, _plugins, _safetensors, tpu
 
     _C.set_plugin_candidates(_plugins.candidates())
     torch.utils.rename_privateuse1_backend("tpu")
@@ -29,6 +44,7 @@ def _autoload():
     torch.backends.tpu.is_available = tpu.is_available
     sys.modules["torch.backends.tpu"] = torch.backends.tpu
     _module.install()
+    _safetensors.install()
 
 
 _autoload()

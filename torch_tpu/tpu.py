@@ -14,6 +14,7 @@ __all__ = [
     "Stream",
     "cache_stats",
     "current_device",
+    "current_eager_mode",
     "current_stream",
     "default_generators",
     "default_stream",
@@ -178,13 +179,16 @@ class Stream(torch.Stream):
         return super().__new__(cls, device=torch.device("tpu", _index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """The end of the work that was asked of a chip before record()."""
+class _EventType(type):
+    def __instancecheck__(cls, event):
+        return isinstance(event, torch.Event) and event.device.type == "tpu"
+
+
+class Event(metaclass=_EventType):
+    """The end of the work that was asked of a chip before record(): a torch.Event of the device."""
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
-        return super().__new__(
-            cls, device="tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
-        )
+        return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def current_stream(device=None) -> torch.Stream:
@@ -359,6 +363,11 @@ class EagerMode(enum.Enum):
 def set_eager_mode(mode) -> None:
     """Sets the mode for the whole process: an EagerMode or its value."""
     _C.set_eager_mode(EagerMode(mode).value)
+
+
+def current_eager_mode() -> EagerMode:
+    """The mode that is set."""
+    return EagerMode(_C.eager_mode())
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <bit>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -15,6 +16,14 @@
 
 namespace tpu::device {
 namespace {
+
+// What a DataPtr owns. The address keeps the size it was taken for when the storage is resized.
+struct Owned : graph::Cell {
+  void* address = nullptr;
+  size_t reserved = 0;
+  Owned* previous = nullptr;  // in the list of all, guarded by the address space's lock
+  Owned* next = nullptr;
+};
 
 // Addresses come from a stretch that is reserved but can't be touched. Each live storage has its own, as large as the
 // storage, so that PyTorch's comparisons of data pointers mean what they mean elsewhere.
@@ -32,9 +41,33 @@ class AddressSpace {
     fail(Code::OutOfMemory, "no address space is left for the storages of tpu tensors");
   }
 
-  void* take(size_t bytes) {
-    const int c = size_class(bytes);
+  // Gives a cell its address.
+  void take(Owned& owned) {
     std::lock_guard lock(mutex_);
+    owned.address = address(owned.reserved);
+    owned.next = first_;
+    if (first_) first_->previous = &owned;
+    first_ = &owned;
+  }
+
+  void give(Owned& owned) {
+    std::lock_guard lock(mutex_);
+    (owned.previous ? owned.previous->next : first_) = owned.next;
+    if (owned.next) owned.next->previous = owned.previous;
+    free_[size_t(size_class(owned.reserved))].push_back(owned.address);
+  }
+
+  // The cell whose storage begins there, for tensors that were made from a bare address. Slow; null if there is none.
+  graph::Cell* find(const void* address) {
+    std::lock_guard lock(mutex_);
+    for (Owned* o = first_; o; o = o->next)
+      if (o->address == address) return o;
+    return nullptr;
+  }
+
+ private:
+  void* address(size_t bytes) {
+    const int c = size_class(bytes);
     if (auto& free = free_[size_t(c)]; !free.empty()) {
       void* address = free.back();
       free.pop_back();
@@ -45,17 +78,12 @@ class AddressSpace {
     return reinterpret_cast<void*>(std::exchange(next_, next_ + size));
   }
 
-  void give(void* address, size_t bytes) {
-    std::lock_guard lock(mutex_);
-    free_[size_t(size_class(bytes))].push_back(address);
-  }
-
- private:
   // Powers of two from 64 bytes, one past the end included.
   static int size_class(size_t bytes) { return std::bit_width(std::max<size_t>(bytes, 63)); }
   std::mutex mutex_;  // guards all below
   std::array<std::vector<void*>, 64> free_;
   uintptr_t next_ = 0, end_ = 0;
+  Owned* first_ = nullptr;
 };
 
 AddressSpace& addresses() {
@@ -63,22 +91,20 @@ AddressSpace& addresses() {
   return *space;
 }
 
-// What a DataPtr owns. The address keeps the size it was taken for when the storage is resized.
-struct Owned : graph::Cell {
-  void* address = nullptr;
-  size_t reserved = 0;
-};
-
 void destroy(void* context) {
   auto* owned = static_cast<Owned*>(static_cast<graph::Cell*>(context));
-  addresses().give(owned->address, owned->reserved);
+  addresses().give(*owned);
   delete owned;
 }
 
 c10::DataPtr data(int64_t bytes, int index) {
-  void* address = translated([&] { return addresses().take(size_t(bytes)); });
-  auto* owned = new Owned{{.array = {}, .bytes = bytes, .device = index}, address, size_t(bytes)};
-  return {address, static_cast<graph::Cell*>(owned), &destroy, device(index)};
+  auto owned = std::make_unique<Owned>();
+  owned->bytes = bytes;
+  owned->device = index;
+  owned->reserved = size_t(bytes);
+  translated([&] { addresses().take(*owned); });
+  void* address = owned->address;
+  return {address, static_cast<graph::Cell*>(owned.release()), &destroy, device(index)};
 }
 
 class Allocator final : public c10::DeviceAllocator {
@@ -118,6 +144,13 @@ std::pair<size_t, size_t> Allocator::getMemoryInfo(c10::DeviceIndex device) {
 }
 
 }  // namespace
+
+graph::Cell& cell(const c10::StorageImpl& s) {
+  if (s.data_ptr().get_deleter() == &destroy) return *static_cast<graph::Cell*>(s.data_ptr().get_context());
+  graph::Cell* found = addresses().find(s.data_ptr().get());
+  TORCH_CHECK(found, "a tpu tensor over memory that is not of the tpu allocator");
+  return *found;
+}
 
 c10::Allocator* allocator() { return &instance; }
 

@@ -19,7 +19,7 @@ at::Tensor tensor(const graph::Layout& layout, int device, graph::ArrayRef array
 at::Tensor tensor(c10::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int device);
 
 inline bool is_tpu(const at::TensorBase& t) { return t.device().type() == c10::kPrivateUse1; }
-inline graph::Cell& cell(const c10::StorageImpl& s) { return *static_cast<graph::Cell*>(s.data_ptr().get_context()); }
+graph::Cell& cell(const c10::StorageImpl& s);
 inline graph::Cell& cell(const at::TensorBase& t) { return cell(*t.storage().unsafeGetStorageImpl()); }
 graph::View view(const at::TensorBase& t);
 
