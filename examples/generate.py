@@ -66,7 +66,10 @@ def main():
     if torch.device(arguments.device).type == "tpu":
         stats = torch.tpu.cache_stats()
         properties = torch.tpu.get_device_properties(arguments.device)
-        print(f"plugin: {properties.kind} ({torch.tpu.get_device_name(arguments.device)}), {properties.plugin}", file=sys.stderr)
+        print(
+            f"plugin: {properties.kind} ({torch.tpu.get_device_name(arguments.device)}), {properties.plugin}",
+            file=sys.stderr,
+        )
         print(
             f"programs: {stats['compiles']} compiled in {stats['compile_seconds']:.1f} s, "
             f"{stats['disk_hits']} from the disk cache, {stats['executions']} executions",

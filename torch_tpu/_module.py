@@ -7,20 +7,31 @@ just those conversions that cross between tpu and another device.
 """
 
 import functools
+import warnings
 
 import torch
 
 
 def _crosses(module, fn):
-    """Whether fn takes the module's first parameter from or to a tpu device."""
+    """Whether fn takes a parameter of the module from or to a tpu device. One parameter of each device is tried, by an
+    empty tensor like it."""
+    seen = set()
     for tensor in module.parameters():
-        if tensor.device.type == "tpu":
+        device = tensor.device
+        if (
+            device in seen
+            or device.type not in ("cpu", "tpu")
+            or type(tensor) not in (torch.nn.Parameter, torch.Tensor)
+        ):
+            continue
+        seen.add(device)
+        try:
             with torch.no_grad():
-                return fn(tensor[:0] if tensor.dim() else tensor).device.type != "tpu"
-        if tensor.device.type == "cpu" and type(tensor) in (torch.nn.Parameter, torch.Tensor):
-            with torch.no_grad():
-                return fn(torch.empty(0, dtype=tensor.dtype)).device.type == "tpu"
-        return False
+                moved = fn(torch.empty(0, dtype=tensor.dtype, device=device))
+        except Exception:
+            return False  # the conversion itself will raise it
+        if isinstance(moved, torch.Tensor) and moved.device != device and "tpu" in (device.type, moved.device.type):
+            return True
     return False
 
 
@@ -36,7 +47,18 @@ def install():
         future.set_swap_module_params_on_conversion(True)
         try:
             return original(self, fn, recurse)
+        except RuntimeError as error:
+            # Something else holds a parameter (a graph that awaits its backward, a weak reference): it can't be
+            # swapped. What is done already stays as it is, the rest gets new parameters.
+            if not str(error).startswith("_apply(): Couldn't swap"):
+                raise
+            warnings.warn(
+                f"{str(error)[10:]}, something holds on to it ({error.__cause__}): the module gets new parameters on "
+                "the new device. Weights that were tied are not any more; build optimizers anew.",
+                stacklevel=3,
+            )
         finally:
             future.set_swap_module_params_on_conversion(False)
+        return original(self, fn, recurse)
 
     torch.nn.Module._apply = _apply

@@ -1,72 +1,65 @@
-"""Lets safetensors read files straight to the device: its own list of devices knows no others than those built in."""
+"""Lets safetensors read files straight onto the device.
 
-import functools
+Its list of devices does not know "tpu", but an index means a device of the current accelerator: the name is replaced by
+the index. It is done when safetensors is imported, by whomever.
+"""
+
+import importlib.abc
+import importlib.util
+import sys
 
 import torch
 
-from torch_tpu._imports import after_import
+
+def _index(device):
+    """The index of a tpu device; other devices as they are."""
+    if isinstance(device, str) and device.partition(":")[0] == "tpu":
+        device = torch.device(device)
+    if isinstance(device, torch.device) and device.type == "tpu":
+        return torch.tpu.current_device() if device.index is None else device.index
+    return device
 
 
-def _is_tpu(device):
-    return (isinstance(device, torch.device) and device.type == "tpu") or str(device).split(":")[0] == "tpu"
+def _patch(safetensors):
+    native = safetensors.safe_open
+
+    class Opener(type):
+        def __instancecheck__(cls, thing):
+            return isinstance(thing, native)
+
+    class safe_open(metaclass=Opener):
+        __doc__ = native.__doc__
+
+        def __new__(cls, filename, framework, device="cpu", **options):
+            return native(filename, framework, device=_index(device), **options)
+
+    safetensors.safe_open = safe_open
+    if "safetensors.torch" in sys.modules:
+        sys.modules["safetensors.torch"].safe_open = safe_open
 
 
-class _Slice:
-    """Part of a tensor in a file, read when it is indexed."""
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds safetensors as Python would, once, and has it patched when it has run."""
 
-    def __init__(self, slice, device):
-        self._slice = slice
-        self._device = device
+    def find_spec(self, name, path, target=None):
+        if name != "safetensors":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
 
-    def __getitem__(self, index):
-        return self._slice[index].to(self._device)
+            def exec_module(module):
+                run(module)
+                _patch(module)
 
-    def __getattr__(self, name):
-        return getattr(self._slice, name)
-
-
-class _File:
-    """An open file whose tensors go to a tpu device."""
-
-    def __init__(self, file, device):
-        self._file = file
-        self._device = device
-
-    def __enter__(self):
-        self._file.__enter__()
-        return self
-
-    def __exit__(self, *exception):
-        return self._file.__exit__(*exception)
-
-    def get_tensor(self, name):
-        return self._file.get_tensor(name).to(self._device)
-
-    def get_tensors(self, *names):
-        return {name: tensor.to(self._device) for name, tensor in self._file.get_tensors(*names).items()}
-
-    def get_slice(self, name):
-        return _Slice(self._file.get_slice(name), self._device)
-
-    def __getattr__(self, name):
-        return getattr(self._file, name)
-
-
-def _wrap(module):
-    original = module.safe_open
-    if hasattr(original, "__wrapped__"):
-        return
-
-    @functools.wraps(original)
-    def safe_open(filename, framework, device="cpu", **options):
-        if not _is_tpu(device):
-            return original(filename, framework, device=device, **options)
-        return _File(original(filename, framework, device="cpu", **options), device)
-
-    module.safe_open = safe_open
+            spec.loader.exec_module = exec_module
+        return spec
 
 
 def install():
-    """Takes effect when safetensors is imported."""
-    after_import("safetensors", _wrap)
-    after_import("safetensors.torch", _wrap)
+    """Patches safetensors, now or when it is imported."""
+    if "safetensors" in sys.modules:
+        _patch(sys.modules["safetensors"])
+    else:
+        sys.meta_path.insert(0, _Finder())

@@ -170,22 +170,28 @@ def synchronize(device=None) -> None:
 # ---- streams and events: a chip does its work in the order in which it was asked for
 
 
-class Stream(torch.Stream):
-    """A name for work on a chip. All work of one chip runs in order, whatever the stream."""
+class _Made(type):
+    """For names that make objects of PyTorch's own classes: isinstance() means such an object of a tpu device."""
 
-    def __new__(cls, device=None, priority=0, **kwargs):
-        if kwargs:
-            return super().__new__(cls, **kwargs)
-        return super().__new__(cls, device=torch.device("tpu", _index(device)), priority=priority)
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, cls._base) and thing.device is not None and thing.device.type == "tpu"
 
 
-class _EventType(type):
-    def __instancecheck__(cls, event):
-        return isinstance(event, torch.Event) and event.device.type == "tpu"
+class Stream(metaclass=_Made):
+    """A name for work on a chip: a torch.Stream. All work of one chip runs in order, whatever the stream."""
+
+    _base = torch.Stream
+
+    def __new__(cls, device=None, priority=0, **identity):
+        if identity:
+            return torch.Stream(**identity)
+        return torch.Stream(torch.device("tpu", _index(device)), priority=priority)
 
 
-class Event(metaclass=_EventType):
-    """The end of the work that was asked of a chip before record(): a torch.Event of the device."""
+class Event(metaclass=_Made):
+    """The end of the work that was asked of a chip before record(): a torch.Event."""
+
+    _base = torch.Event
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
         return torch.Event("tpu", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
@@ -382,8 +388,9 @@ def eager_mode(mode):
 
 
 def cache_stats() -> dict:
-    """Counts since the start or the last reset: compiles, compile_seconds, memory_hits, disk_hits, executions,
-    programs, and what the directory holds (disk)."""
+    """Counts since the start or the last reset: programs compiled and the seconds it took (compiles, compile_seconds),
+    loaded from the cache directory (disk_hits), shared by calls that differ (memory_hits), and run (executions); how
+    many are kept in memory (programs); what the directory holds (disk)."""
     return _C.stats()
 
 
