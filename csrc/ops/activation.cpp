@@ -107,7 +107,7 @@ std::pair<Value, Value> prelu_backward(Value gradient, Value given, Value weight
 
 Value hardtanh(Value x, Value low, Value high) { return minimum(maximum(x, fit(low, x)), fit(high, x)); }
 Value hardtanh_backward(Value g, Value x, Value low, Value high) {
-  return hlo::select(and_(x > fit(low, x), x < fit(high, x)), g, like(g, 0));
+  return hlo::select(or_(x <= fit(low, x), x >= fit(high, x)), like(g, 0), g);
 }
 Value hardsigmoid_of(Value x) { return minimum(maximum(x + 3.0, like(x, 0)), like(x, 6)) / 6.0; }
 Value hardsigmoid_grad(Value g, Value x) {

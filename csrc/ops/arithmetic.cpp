@@ -20,7 +20,7 @@ Value logical_or_arithmetic(Value x, Value y, Value (*bits)(Value, Value)) {
 Value scaled_sum(Value x, Value y, Value alpha, bool subtracts) {
   const DType t = result_type(x, y);
   auto [a, b] = promote_to(compute_type(t), x, y);
-  if (t == DType::Pred) return and_(or_(a, and_(b, fit(alpha, b))), all_true(a));
+  if (t == DType::Pred) return or_(a, and_(b, fit(alpha, b)));
   Value scaled = b * fit(alpha, b);
   return convert(subtracts ? a - scaled : a + scaled, t);
 }
@@ -29,14 +29,30 @@ Value sub_alpha(Value x, Value y, Value alpha) { return scaled_sum(x, y, alpha, 
 Value rsub(Value x, Value y, Value alpha) { return scaled_sum(y, x, alpha, true); }
 Value mul(Value x, Value y) { return logical_or_arithmetic<multiply>(x, y, and_); }
 
+// XLA turns division by a stretched value into a product with its rounded reciprocal, where 6 / 3 may be less than 2; a
+// divisor that seems to differ from element to element it leaves alone.
+std::pair<Value, Value> dividend_and_divisor(DType t, Value x, Value y) {
+  auto [a, b] = promote_to(t, x, y);
+  if (is_float(t) && y.dims() != b.dims()) b = hlo::select(is_nan(a), a, b);
+  return {a, b};
+}
+template <auto F>
+Value division(Value x, Value y) {
+  const DType t = result_type(x, y);
+  auto [a, b] = dividend_and_divisor(compute_type(t), x, y);
+  return convert(F(a, b), t);
+}
 Value quotient(Value x, Value y) {
   DType t = result_type(x, y);
   if (!is_float(t) && !is_complex(t)) t = x.builder->options().default_float;
-  auto [a, b] = promote_to(compute_type(t), x, y);
+  auto [a, b] = dividend_and_divisor(compute_type(t), x, y);
   return convert(a / b, t);
 }
-Value floor_div(Value x, Value y) { return binary<floor_divide>(x, y); }
-Value trunc_div(Value x, Value y) { return binary<trunc_divide>(x, y); }
+Value floor_div(Value x, Value y) { return division<floor_divide>(x, y); }
+Value trunc_div(Value x, Value y) {
+  // As in PyTorch, a narrow float's quotient is rounded before it is cut.
+  return is_narrow_float(result_type(x, y)) ? unary<truncate>(quotient(x, y)) : division<trunc_divide>(x, y);
+}
 Value div_mode(Value x, Value y, std::optional<std::string> mode) {
   if (!mode) return quotient(x, y);
   return *mode == "floor" ? floor_div(x, y) : trunc_div(x, y);
@@ -47,78 +63,80 @@ Value safe_remainder(Value x, Value y) {
   Value r = remainder(x, hlo::select(y == zero, like(y, 1), y));
   return hlo::select(y == zero, like(r, 0), r);
 }
-Value fmod(Value x, Value y) { return binary<safe_remainder>(x, y); }
-Value remainder_op(Value x, Value y) { return binary<floor_remainder>(x, y); }
+// Numbers beside a narrow float are rounded to it first, as in PyTorch: a remainder jumps where the quotient is whole.
+template <auto F>
+Value rounded(Value x, Value y) {
+  auto [a, b] = promote(x, y);
+  return convert(F(widen(a), widen(b)), a.dtype());
+}
 
 // Repeated squaring keeps integers exact; a negative exponent leaves only 1 and -1.
 Value integer_power(Value x, Value y) {
   Value zero = like(y, 0), one = like(x, 1);
   Value odd = and_(y, like(y, 1)) != zero;
-  Value result = one, base = x, rest = maximum(y, zero);
-  const int bits = int(element_size(x.dtype())) * 8 > 32 ? 6 : 5;
-  for (int i = 0; i < bits; ++i) {
-    Value bit = and_(rest, like(rest, 1)) != like(rest, 0);
-    result = hlo::select(bit, result * base, result);
-    base = base * base;
-    rest = shift_right_logical(rest, like(rest, 1));
-  }
+  auto unfinished = [](const Values& v) { return Values{any_element(v[2] != like(v[2], 0))}; };
+  auto step = [](const Values& v) {
+    Value bit = and_(v[2], like(v[2], 1)) != like(v[2], 0);
+    return Values{hlo::select(bit, v[0] * v[1], v[0]), v[1] * v[1], shift_right_logical(v[2], like(v[2], 1))};
+  };
+  Value result = while_loop({one, x, maximum(y, zero)}, unfinished, step)[0];
   if (is_unsigned(x.dtype())) return result;
-  Value negative = hlo::select(x == one, one, hlo::select(x == negate(one), hlo::select(odd, negate(one), one), like(x, 0)));
+  Value negative =
+      hlo::select(x == one, one, hlo::select(x == negate(one), hlo::select(odd, negate(one), one), like(x, 0)));
   return hlo::select(y < zero, negative, result);
 }
 Value power_of(Value x, Value y) {
   if (is_float(x.dtype())) return power(x, y);
   if (is_complex(x.dtype())) {
     Value one = like(x, 1), zero = like(x, 0);
-    return hlo::select(y == zero, one, hlo::select(x == zero, zero, exponential(y * log(x))));
+    Value pole = complex(like(real(x), HUGE_VAL), like(real(x), NAN));
+    Value of_zero = hlo::select(real(y) > like(real(y), 0), zero, pole);
+    return hlo::select(y == zero, one, hlo::select(x == zero, of_zero, exponential(y * log(x))));
   }
   return integer_power(x, y);
 }
-Value pow(Value x, Value y) {
-  if (result_type(x, y) == DType::Pred) {
-    auto [a, b] = promote(x, y);
-    return or_(a, not_(b));
-  }
-  return binary<power_of>(x, y);
-}
-// An exponent that is a small whole number, a half or a reciprocal needs no power().
-Value pow_scalar(Value x, Number exponent) {
-  Builder& b = *x.builder;
-  Value y;
-  if (exponent.is_complex) {
-    const Type t{DType::C128, {}};
-    y = complex(constant(b, exponent.real, {DType::F64, {}}), constant(b, exponent.imag, {DType::F64, {}}));
-  } else if (exponent.is_float) {
-    y = constant(b, exponent.real, {DType::F64, {}});
+Value pow(Value x, Value y) { return binary<power_of>(x, y); }
+
+Value number(Builder& b, const Number& n) {
+  const Type wide{DType::F64, {}};
+  Value v;
+  if (n.is_complex) {
+    v = complex(constant(b, n.real, wide), constant(b, n.imag, wide));
+  } else if (n.is_float) {
+    v = constant(b, n.real, wide);
   } else {
-    y = constant(b, exponent.integer, {exponent.is_bool ? DType::Pred : DType::I64, {}});
+    v = constant(b, n.integer, {n.is_bool ? DType::Pred : DType::I64, {}});
   }
-  y.number = true;
-  const DType t = result_type(x, y);
-  const double e = exponent.value();
-  if (is_float(t)) {
-    Value v = convert(x, compute_type(t)), r;
-    if (e == 2) {
-      r = v * v;
-    } else if (e == 3) {
-      r = v * v * v;
-    } else if (e == 1) {
-      r = v;
-    } else if (e == 0) {
-      r = like(v, 1);
-    } else if (e == 0.5) {
-      r = sqrt(v);
-    } else if (e == -0.5) {
-      r = rsqrt(v);
-    } else if (e == -1) {
-      r = 1.0 / v;
-    } else if (e == -2) {
-      r = 1.0 / (v * v);
-    } else {
-      return pow(x, y);
+  v.number = true;
+  return v;
+}
+Value whole_power(Value x, int64_t n) {
+  Value result = like(x, 1);
+  for (bool first = true; n > 0; n /= 2) {
+    if (n % 2 == 1) {
+      result = first ? x : result * x;
+      first = false;
     }
-    return convert(r, t);
+    if (n > 1) x = x * x;
   }
+  return result;
+}
+// The exponents that need no power().
+std::optional<Value> easy_power(Value x, double e) {
+  if (e == 0 || e == 1 || e == 2 || e == 3) return whole_power(x, int64_t(e));
+  if (is_complex(x.dtype())) return std::nullopt;
+  if (e == 0.5) return sqrt(x);
+  if (e == -0.5) return rsqrt(x);
+  if (e == -1) return 1.0 / x;
+  if (e == -2) return 1.0 / (x * x);
+  return std::nullopt;
+}
+Value pow_scalar(Value x, Number exponent) {
+  Value y = number(*x.builder, exponent);
+  const DType t = result_type(x, y);
+  if (is_integer(t) && exponent.value() >= 0) return whole_power(convert(x, t), exponent.integer);
+  if (!exponent.is_complex && !is_integer(t))
+    if (std::optional<Value> r = easy_power(convert(x, compute_type(t)), exponent.value())) return convert(*r, t);
   return pow(x, y);
 }
 
@@ -142,14 +160,9 @@ Value accumulate(Value x, Value a, Value b, Value scale, bool divides) {
   const DType t = result_type(Values{x, a, b});
   const DType c = compute_type(t);
   auto [p, q] = promote_to(c, a, b);
-  auto [s, r] = promote_to(c, x, divides ? p / q : p * q);
-  if (divides) {
-    auto [u, v] = promote_to(c, a, b);
-    Value scaled = u * fit(scale, u) / v;
-    auto [w, z] = promote_to(c, x, scaled);
-    return convert(w + z, t);
-  }
-  return convert(s + r * fit(scale, r), t);
+  Value scaled = fit(scale, p) * p;
+  auto [s, r] = promote_to(c, x, divides ? scaled / q : scaled * q);
+  return convert(s + r, t);
 }
 Value addcmul(Value x, Value a, Value b, Value scale) { return accumulate(x, a, b, scale, false); }
 Value addcdiv(Value x, Value a, Value b, Value scale) { return accumulate(x, a, b, scale, true); }
@@ -163,16 +176,6 @@ Value lerp(Value x, Value end, Value weight) {
   return convert(hlo::select(near, a + w * (b - a), b - (b - a) * (1.0 - w)), t);
 }
 
-Value float_binary(Value x, Value y, Value (*f)(Value, Value)) {
-  DType t = result_type(x, y);
-  if (!is_float(t) && !is_complex(t)) t = x.builder->options().default_float;
-  auto [a, b] = promote_to(compute_type(t), x, y);
-  return convert(f(a, b), t);
-}
-template <auto F>
-Value floats(Value x, Value y) {
-  return float_binary(x, y, F);
-}
 Value hypot_of(Value x, Value y) {
   Value a = abs(x), b = abs(y), m = maximum(a, b), n = minimum(a, b);
   Value zero = like(m, 0);
@@ -194,7 +197,10 @@ Value xlog1py_of(Value x, Value y) {
   return hlo::select(is_nan(y), y, hlo::select(x == like(x, 0), like(x, 0), x * log1p(y)));
 }
 Value logaddexp_of(Value x, Value y) {
-  if (is_complex(x.dtype())) return log(exponential(x) + exponential(y));
+  if (is_complex(x.dtype())) {
+    Value first = real(x) >= real(y), high = hlo::select(first, x, y), low = hlo::select(first, y, x);
+    return high + log1p(exponential(low - high));
+  }
   Value same = and_(x == y, not_(is_finite(x)));
   Value m = maximum(x, y), d = negate(abs(x - y));
   return hlo::select(same, x, m + log1p(exponential(d)));
@@ -207,18 +213,16 @@ Value heaviside(Value x, Value values) {
   auto [a, b] = promote(x, values);
   Value zero = like(a, 0), one = like(a, 1);
   if (a.dtype() == DType::Pred) return or_(a, b);
-  return hlo::select(is_nan(a), is_float(a.dtype()) ? a : zero, hlo::select(a == zero, b, hlo::select(a < zero, zero, one)));
+  return hlo::select(a == zero, b, hlo::select(a > zero, one, zero));
 }
-Value next_after(Value x, Value y) { return chlo("next_after", {x, y}); }
+Value next_after(Value x, Value y) {
+  auto [a, b] = promote(x, y);
+  return chlo("next_after", {a, b});
+}
 
 Value gcd_of(Value x, Value y) {
   Values init{is_unsigned(x.dtype()) ? x : abs(x), is_unsigned(y.dtype()) ? y : abs(y)};
-  auto unfinished = [](const Values& v) {
-    Value open = v[1] != like(v[1], 0);
-    Dims all;
-    for (int64_t d = 0; d < open.rank(); ++d) all.push_back(d);
-    return Values{reduce(open, "or", constant(*open.builder, int64_t{0}, {DType::Pred, {}}), all)};
-  };
+  auto unfinished = [](const Values& v) { return Values{any_element(v[1] != like(v[1], 0))}; };
   auto step = [](const Values& v) {
     Value zero = like(v[1], 0), done = v[1] == zero;
     Value r = remainder(v[0], hlo::select(done, like(v[1], 1), v[1]));
@@ -227,6 +231,8 @@ Value gcd_of(Value x, Value y) {
   return while_loop(init, unfinished, step)[0];
 }
 Value lcm_of(Value x, Value y) {
+  const DType t = x.dtype();
+  if (element_size(t) < 4) return convert(lcm_of(convert(x, DType::I32), convert(y, DType::I32)), t);
   Value g = gcd_of(x, y);
   Value l = x / hlo::select(g == like(g, 0), like(g, 1), g) * y;
   return is_unsigned(l.dtype()) ? l : abs(l);
@@ -261,11 +267,15 @@ Value where(Value condition, Value x, Value y) {
 }
 
 constexpr Row kRows[] = {
+    {"aten::__lshift__.Scalar", op<shift<shift_left>>},
+    {"aten::__lshift__.Tensor", op<shift<shift_left>>},
+    {"aten::__rshift__.Scalar", op<shift<shift_right>>},
+    {"aten::__rshift__.Tensor", op<shift<shift_right>>},
     {"aten::add.Scalar", op<add_alpha>},
     {"aten::add.Tensor", op<add_alpha>},
     {"aten::addcdiv", op<addcdiv>},
     {"aten::addcmul", op<addcmul>},
-    {"aten::atan2", op<floats<atan2>>},
+    {"aten::atan2", op<float_binary<atan2>>},
     {"aten::bitwise_and.Scalar", op<binary<and_>>},
     {"aten::bitwise_and.Scalar_Tensor", op<binary<and_>>},
     {"aten::bitwise_and.Tensor", op<binary<and_>>},
@@ -288,7 +298,7 @@ constexpr Row kRows[] = {
     {"aten::clamp_min", op<clamp_low>},
     {"aten::clamp_min.Tensor", op<clamp_low>},
     {"aten::complex", op<complex_of>},
-    {"aten::copysign.Tensor", op<floats<copysign_of>>},
+    {"aten::copysign.Tensor", op<float_binary<copysign_of>>},
     {"aten::div.Scalar", op<quotient>},
     {"aten::div.Scalar_mode", op<div_mode>},
     {"aten::div.Tensor", op<quotient>},
@@ -296,35 +306,35 @@ constexpr Row kRows[] = {
     {"aten::floor_divide", op<floor_div>},
     {"aten::fmax", op<binary<number_max>>},
     {"aten::fmin", op<binary<number_min>>},
-    {"aten::fmod.Scalar", op<fmod>},
-    {"aten::fmod.Tensor", op<fmod>},
+    {"aten::fmod.Scalar", op<rounded<safe_remainder>>},
+    {"aten::fmod.Tensor", op<rounded<safe_remainder>>},
     {"aten::gcd", op<binary<gcd_of>>},
     {"aten::heaviside", op<heaviside>},
-    {"aten::hypot", op<floats<hypot_of>>},
+    {"aten::hypot", op<float_binary<hypot_of>>},
     {"aten::lcm", op<binary<lcm_of>>},
     {"aten::lerp.Scalar", op<lerp>},
     {"aten::lerp.Tensor", op<lerp>},
-    {"aten::logaddexp", op<floats<logaddexp_of>>},
-    {"aten::logaddexp2", op<floats<logaddexp2_of>>},
+    {"aten::logaddexp", op<float_binary<logaddexp_of>>},
+    {"aten::logaddexp2", op<float_binary<logaddexp2_of>>},
     {"aten::maximum", op<or_max>},
     {"aten::minimum", op<or_min>},
     {"aten::mul.Scalar", op<mul>},
     {"aten::mul.Tensor", op<mul>},
-    {"aten::nextafter", op<binary<next_after>>},
+    {"aten::nextafter", op<next_after>},
     {"aten::polar", op<polar>},
-    {"aten::pow.Scalar", op<pow>},
+    {"aten::pow.Scalar", op<rounded<power_of>>},
     {"aten::pow.Tensor_Scalar", op<pow_scalar>},
     {"aten::pow.Tensor_Tensor", op<pow>},
-    {"aten::remainder.Scalar", op<remainder_op>},
-    {"aten::remainder.Scalar_Tensor", op<remainder_op>},
-    {"aten::remainder.Tensor", op<remainder_op>},
+    {"aten::remainder.Scalar", op<rounded<floor_remainder>>},
+    {"aten::remainder.Scalar_Tensor", op<rounded<floor_remainder>>},
+    {"aten::remainder.Tensor", op<rounded<floor_remainder>>},
     {"aten::rsub.Scalar", op<rsub>},
     {"aten::rsub.Tensor", op<rsub>},
-    {"aten::special_xlog1py", op<floats<xlog1py_of>>},
+    {"aten::special_xlog1py", op<float_binary<xlog1py_of>>},
     {"aten::sub.Scalar", op<sub_alpha>},
     {"aten::sub.Tensor", op<sub_alpha>},
     {"aten::where.self", op<where>},
-    {"aten::xlogy.Tensor", op<floats<xlogy_of>>},
+    {"aten::xlogy.Tensor", op<float_binary<xlogy_of>>},
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ Value logical(Value x, Value y) {
 
 // Whether each element is among the tests: all pairs at once.
 Value isin(Value elements, Value tests, Ignored, bool invert) {
-  const DType t = promote(elements.dtype(), tests.dtype());
+  const DType t = result_type(elements, tests);
   Dims dims = elements.dims();
   const int64_t last = elements.rank();
   dims.push_back(tests.count());
@@ -39,24 +39,15 @@ Value isin(Value elements, Value tests, Ignored, bool invert) {
 }
 
 constexpr Row kRows[] = {
-    {"aten::eq.Scalar", op<compare_op<Compare::EQ>>},
-    {"aten::eq.Tensor", op<compare_op<Compare::EQ>>},
-    {"aten::ge.Scalar", op<compare_op<Compare::GE>>},
-    {"aten::ge.Tensor", op<compare_op<Compare::GE>>},
-    {"aten::gt.Scalar", op<compare_op<Compare::GT>>},
-    {"aten::gt.Tensor", op<compare_op<Compare::GT>>},
-    {"aten::isin.Scalar_Tensor", op<isin>},
-    {"aten::isin.Tensor_Scalar", op<isin>},
-    {"aten::isin.Tensor_Tensor", op<isin>},
-    {"aten::le.Scalar", op<compare_op<Compare::LE>>},
-    {"aten::le.Tensor", op<compare_op<Compare::LE>>},
-    {"aten::logical_and", op<logical<and_>>},
-    {"aten::logical_or", op<logical<or_>>},
-    {"aten::logical_xor", op<logical<xor_>>},
-    {"aten::lt.Scalar", op<compare_op<Compare::LT>>},
-    {"aten::lt.Tensor", op<compare_op<Compare::LT>>},
-    {"aten::ne.Scalar", op<compare_op<Compare::NE>>},
-    {"aten::ne.Tensor", op<compare_op<Compare::NE>>},
+    {"aten::eq.Scalar", op<compare_op<Compare::EQ>>}, {"aten::eq.Tensor", op<compare_op<Compare::EQ>>},
+    {"aten::ge.Scalar", op<compare_op<Compare::GE>>}, {"aten::ge.Tensor", op<compare_op<Compare::GE>>},
+    {"aten::gt.Scalar", op<compare_op<Compare::GT>>}, {"aten::gt.Tensor", op<compare_op<Compare::GT>>},
+    {"aten::isin.Scalar_Tensor", op<isin>},           {"aten::isin.Tensor_Scalar", op<isin>},
+    {"aten::isin.Tensor_Tensor", op<isin>},           {"aten::le.Scalar", op<compare_op<Compare::LE>>},
+    {"aten::le.Tensor", op<compare_op<Compare::LE>>}, {"aten::logical_and", op<logical<and_>>},
+    {"aten::logical_or", op<logical<or_>>},           {"aten::logical_xor", op<logical<xor_>>},
+    {"aten::lt.Scalar", op<compare_op<Compare::LT>>}, {"aten::lt.Tensor", op<compare_op<Compare::LT>>},
+    {"aten::ne.Scalar", op<compare_op<Compare::NE>>}, {"aten::ne.Tensor", op<compare_op<Compare::NE>>},
 };
 
 }  // namespace

@@ -11,7 +11,18 @@ Value chlo_unary(Value x) {
   return hlo::chlo(Name, {x});
 }
 
+// F of two values as floats, in their compute type; rounds once.
+template <auto F>
+Value float_binary(Value x, Value y) {
+  DType t = result_type(x, y);
+  if (!is_float(t) && !is_complex(t)) t = x.builder->options().default_float;
+  auto [a, b] = promote_to(compute_type(t), x, y);
+  return hlo::convert(F(a, b), t);
+}
+
 Value is_nan(Value x);
+// Whether any element of a Pred is true: 0-d.
+Value any_element(Value x);
 // Of a bool, integer or float: as PyTorch's truth.
 Value truth(Value x);
 // A number brought to x's dtype and dims.
@@ -22,7 +33,8 @@ Value select(Value condition, Value x, double y);
 Value floor_divide(Value x, Value y);
 Value floor_remainder(Value x, Value y);
 Value trunc_divide(Value x, Value y);
-// -1, 0 or 1; NaN stays.
+Value truncate(Value x);  // a float without its fraction
+// -1, 0 or 1; 0 for NaN.
 Value signum(Value x);
 Value erf(Value x);
 Value sigmoid(Value x);
