@@ -24,8 +24,16 @@ Geometry geometry(const Value& x, Dims stride, Dims padding, Dims dilation, Dims
 }
 
 Value convolve(Value x, Value w, const Geometry& g) {
-  Convolution c{.stride = g.stride, .low = g.padding, .high = g.padding, .dilation = g.dilation, .input_dilation = {}, .groups = g.groups,
-                .input_order = {}, .kernel_order = {}, .output_order = {}, .reverse = {}};
+  Convolution c{.stride = g.stride,
+                .low = g.padding,
+                .high = g.padding,
+                .dilation = g.dilation,
+                .input_dilation = {},
+                .groups = g.groups,
+                .input_order = {},
+                .kernel_order = {},
+                .output_order = {},
+                .reverse = {}};
   return convolution(x, w, c, x.dtype());
 }
 
@@ -42,8 +50,16 @@ Value swapped(Value w, int64_t groups) {
 
 // The gradient of convolve() by its input, which has these spatial sizes; also the transposed convolution.
 Value transposed(Value y, Value w, const Geometry& g, const Dims& sizes) {
-  Convolution c{.stride = Dims(g.spatial(), 1), .low = {}, .high = {}, .dilation = g.dilation, .input_dilation = g.stride, .groups = g.groups,
-                .input_order = {}, .kernel_order = {}, .output_order = {}, .reverse = std::vector<bool>(g.spatial(), true)};
+  Convolution c{.stride = Dims(g.spatial(), 1),
+                .low = {},
+                .high = {},
+                .dilation = g.dilation,
+                .input_dilation = g.stride,
+                .groups = g.groups,
+                .input_order = {},
+                .kernel_order = {},
+                .output_order = {},
+                .reverse = std::vector<bool>(g.spatial(), true)};
   for (size_t i = 0; i < g.spatial(); ++i) {
     const int64_t window = (w.dim(int64_t(i) + 2) - 1) * g.dilation[i] + 1;
     const int64_t spread = y.dim(int64_t(i) + 2) == 0 ? 0 : (y.dim(int64_t(i) + 2) - 1) * g.stride[i] + 1;
@@ -56,8 +72,17 @@ Value transposed(Value y, Value w, const Geometry& g, const Dims& sizes) {
 // The gradient by the kernel: input and output gradient convolved, batch and channels changing places.
 Value kernel_gradient(Value x, Value gy, const Dims& kernel, const Geometry& g) {
   const auto rank = int64_t(kernel.size()) + 2;
-  Convolution c{.stride = g.dilation, .low = g.padding, .high = {}, .dilation = g.stride, .input_dilation = {}, .groups = 1, .batch_groups = g.groups,
-                .input_order = {1, 0}, .kernel_order = {1, 0}, .output_order = {1, 0}, .reverse = {}};
+  Convolution c{.stride = g.dilation,
+                .low = g.padding,
+                .high = {},
+                .dilation = g.stride,
+                .input_dilation = {},
+                .groups = 1,
+                .batch_groups = g.groups,
+                .input_order = {1, 0},
+                .kernel_order = {1, 0},
+                .output_order = {1, 0},
+                .reverse = {}};
   for (int64_t d = 2; d < rank; ++d) {
     c.input_order.push_back(d);
     c.kernel_order.push_back(d);
@@ -71,22 +96,28 @@ Value kernel_gradient(Value x, Value gy, const Dims& kernel, const Geometry& g) 
   return convolution(x, gy, c, x.dtype());
 }
 
+// y with its spatial dims cut to sizes: an output padding of a stride or more makes the gradient one window too long.
+Value cut(Value y, const Dims& sizes) {
+  for (size_t i = 0; i < sizes.size(); ++i) y = slice(y, int64_t(i) + 2, 0, sizes[i]);
+  return y;
+}
+
 Dims spatial(const Value& x) { return Dims(x.dims().begin() + 2, x.dims().end()); }
 
 Value add_bias(Value y, std::optional<Value> bias) {
   return bias ? y + broadcast_in_dim(convert(*bias, y.dtype()), y.dims(), {1}) : y;
 }
 
-Value conv(Value given, Value weight, std::optional<Value> bias, Dims stride, Dims padding, Dims dilation, bool is_transposed,
-           Dims output_padding, int64_t groups) {
+Value conv(Value given, Value weight, std::optional<Value> bias, Dims stride, Dims padding, Dims dilation,
+           bool is_transposed, Dims output_padding, int64_t groups) {
   const Geometry g = geometry(given, stride, padding, dilation, output_padding, groups);
   Value x = widen(given), w = widen(weight);
   Value y;
   if (is_transposed) {
     Dims sizes;
     for (size_t i = 0; i < g.spatial(); ++i)
-      sizes.push_back((x.dim(int64_t(i) + 2) - 1) * g.stride[i] - 2 * g.padding[i] + (w.dim(int64_t(i) + 2) - 1) * g.dilation[i] +
-                      g.output_padding[i] + 1);
+      sizes.push_back((x.dim(int64_t(i) + 2) - 1) * g.stride[i] - 2 * g.padding[i] +
+                      (w.dim(int64_t(i) + 2) - 1) * g.dilation[i] + g.output_padding[i] + 1);
     y = transposed(x, w, g, sizes);
   } else {
     y = convolve(x, w, g);
@@ -94,13 +125,13 @@ Value conv(Value given, Value weight, std::optional<Value> bias, Dims stride, Di
   return convert(add_bias(y, bias), given.dtype());
 }
 
-Values conv_backward(Value gradient, Value given, Value weight, Dims stride, Dims padding, Dims dilation, bool is_transposed,
-                     Dims output_padding, int64_t groups, std::vector<bool> mask) {
+Values conv_backward(Value gradient, Value given, Value weight, Dims stride, Dims padding, Dims dilation,
+                     bool is_transposed, Dims output_padding, int64_t groups, std::vector<bool> mask) {
   const Geometry g = geometry(given, stride, padding, dilation, output_padding, groups);
   Value gy = widen(gradient), x = widen(given), w = widen(weight);
   Values result(3);
   if (mask[0]) {
-    Value dx = is_transposed ? convolve(gy, w, g) : transposed(gy, w, g, spatial(x));
+    Value dx = is_transposed ? cut(convolve(gy, w, g), spatial(x)) : transposed(gy, w, g, spatial(x));
     result[0] = convert(dx, given.dtype());
   }
   if (mask[1]) {
