@@ -1,4 +1,4 @@
-"""The device as PyTorch's users meet it: placing, moving, saving and printing tensors, streams, random state, modules."""
+"""The device as users of PyTorch meet it: placing, moving, saving, printing, streams, random state, modules."""
 
 import copy
 import io

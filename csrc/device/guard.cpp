@@ -169,7 +169,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
 void synchronize(int i) {
   if (!graph::started() && !graph::in_bad_fork()) return;
-  translated([i] { graph::runtime().scheduler.synchronize(i); });
+  const int chip = index(device(i));
+  translated([chip] { graph::runtime().scheduler.synchronize(chip); });
 }
 
 void register_hooks() {
