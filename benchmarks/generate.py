@@ -1,4 +1,4 @@
-"""Generation on tpu beside the CPU: the first call with an empty cache, a second process with a full one, later calls."""
+"""Generation on tpu beside the CPU: the first call with an empty cache, with a full one, and later calls."""
 
 import argparse
 import json

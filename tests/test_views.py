@@ -11,7 +11,9 @@ def random_view(rng, x, steps):
     ops = []
     shape, stride_zero = list(x.shape), False
     for _ in range(steps):
-        kind = rng.choice(["slice", "slice", "transpose", "select", "unsqueeze", "expand", "flatten", "diagonal", "unfold"])
+        kind = rng.choice(
+            ["slice", "slice", "transpose", "select", "unsqueeze", "expand", "flatten", "diagonal", "unfold"]
+        )
         dims = len(shape)
         if kind == "slice" and dims:
             d = rng.randrange(dims)
