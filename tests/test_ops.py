@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 SAMPLES = int(os.environ.get("TEST_OPS_SAMPLES", "3"))
 FOLDER = pathlib.Path(__file__).parent
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 5e-3, torch.complex64: 1e-4, torch.float64: 1e-6}
+# In bfloat16 both sides round after each step of a composite, not always after the same one.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 5e-3, torch.complex64: 1e-4, torch.float64: 1e-6}
 # Values that are not defined: uninitialized memory, or drawn at random.
 UNDEFINED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_", "resize_as_"}
 RANDOM = {
@@ -32,6 +33,12 @@ AMBIGUOUS = {
     "linalg.lu_factor_ex", "lu", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.eigvals", "lobpcg", "ormqr",
     "linalg.householder_product",
 }  # fmt: skip
+
+
+# Where equal elements go is not defined: only the values are compared.
+UNSTABLE = {"argsort", "kthvalue", "sort", "topk"}
+# Their meaning depends on the strides of the input.
+BY_STRIDES = {"as_strided", "as_strided_copy", "as_strided_scatter", "view_as_complex"}
 
 
 def entry_name(op):
@@ -91,6 +98,8 @@ def compare(op, actual, expected):
         assert x.shape == y.shape and x.dtype == y.dtype, f"{tuple(x.shape)} {x.dtype}, CPU: {tuple(y.shape)} {y.dtype}"
         if op.name in UNDEFINED or op.name in RANDOM or entry_name(op) in RANDOM or op.name in AMBIGUOUS:
             continue
+        if op.name in UNSTABLE and y.dtype == torch.int64 and (op.name == "argsort" or y is not e[0]):
+            continue
         tolerance = TOLERANCE.get(y.dtype, 0)
         torch.testing.assert_close(x.detach().cpu(), y, rtol=tolerance, atol=tolerance, equal_nan=True)
 
@@ -123,6 +132,8 @@ def check_called(op, dtype, change=lambda v: v):
 
 
 def check_strided(op, dtype):
+    if op.name in BY_STRIDES:
+        return
     check_called(op, dtype, strided)
 
 

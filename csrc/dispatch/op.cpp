@@ -477,6 +477,8 @@ void Op::operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torc
       if (i < params_.size() ? params_[i].kind != ops::Kind::Rng : !trailing_rng_) continue;
       const bool given = i < params_.size() && !values[i].isNone();
       at::Generator g = given ? values[i].toGenerator() : device::default_generator(index);
+      // Numbers asked of a CPU generator are drawn there, so that they are the same on every device.
+      if (g.device().is_cpu()) fail(Code::Unimplemented, "a CPU generator");
       TORCH_CHECK(g.device().type() == c10::kPrivateUse1, "Expected a 'tpu' device type for generator but found '",
                   g.device().type(), "'");
       generator = static_cast<device::GeneratorImpl*>(g.unsafeGetGeneratorImpl());
