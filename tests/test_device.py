@@ -365,8 +365,10 @@ def test_fork_rng_puts_the_state_back():
 
 
 def test_a_seed_set_before_the_first_use_counts(prints):
-    code = "import torch; torch.manual_seed(5); print(torch.rand(2, device='tpu').tolist())"
-    again = "import torch; torch.zeros(1, device='tpu'); " + code.split("; ", 1)[1]
+    code = "import torch; torch.manual_seed(5); assert not torch.tpu.is_initialized(); " + (
+        "print(torch.rand(2, device='tpu').tolist())"
+    )
+    again = "import torch; torch.zeros(1, device='tpu'); " + code.split("; ", 1)[1].replace("assert not", "")
     assert prints(code) == prints(again)
 
 

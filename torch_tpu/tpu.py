@@ -250,9 +250,6 @@ class _Generators:
 
 default_generators = _Generators()
 
-# The seed that was asked for before the device was used.
-_pending_seed = None
-
 
 def _get_generator(device):
     return default_generators[_index(device)]
@@ -264,16 +261,9 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds the generators of all chips. torch.manual_seed calls it; it does not load a plugin by itself."""
-    global _pending_seed
-    if not is_initialized():
-        _pending_seed = int(seed)
-        if _C.in_bad_fork():
-            return
-        if not is_available():
-            return
-    for generator in default_generators:
-        generator.manual_seed(int(seed))
+    """Seeds the generators of all chips, as torch.manual_seed does. Loads no plugin: the seed is kept until then."""
+    if not _C.in_bad_fork():
+        _C.seed_defaults(int(seed) & 0xFFFFFFFFFFFFFFFF)
 
 
 def seed() -> None:

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -78,14 +79,40 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
   return copy;
 }
 
+namespace {
+
+struct Defaults {
+  std::mutex mutex;  // guards both
+  std::vector<at::Generator> generators;
+  std::optional<uint64_t> seed;  // asked for, perhaps before there were generators
+};
+
+Defaults& defaults() {
+  static auto* all = new Defaults;
+  return *all;
+}
+
+}  // namespace
+
 const at::Generator& default_generator(int device) {
-  static std::mutex mutex;  // guards generators
-  static auto* generators = new std::vector<at::Generator>;
-  std::lock_guard lock(mutex);
-  if (generators->empty())
-    for (int i = 0; i < translated([] { return graph::runtime().device_count(); }); ++i)
-      generators->push_back(at::make_generator<GeneratorImpl>(i));
-  return (*generators)[size_t(device)];
+  Defaults& d = defaults();
+  std::lock_guard lock(d.mutex);
+  if (d.generators.empty())
+    for (int i = 0; i < translated([] { return graph::runtime().device_count(); }); ++i) {
+      d.generators.push_back(at::make_generator<GeneratorImpl>(i));
+      if (d.seed) d.generators.back().set_current_seed(*d.seed);
+    }
+  return d.generators[size_t(device)];
+}
+
+void seed_defaults(uint64_t seed) {
+  Defaults& d = defaults();
+  std::lock_guard lock(d.mutex);
+  d.seed = seed;
+  for (at::Generator& g : d.generators) {
+    std::lock_guard generator_lock(g.mutex());
+    g.set_current_seed(seed);
+  }
 }
 
 }  // namespace tpu::device

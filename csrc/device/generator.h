@@ -42,4 +42,7 @@ class GeneratorImpl final : public c10::GeneratorImpl {
 // The generator of a chip that ops use where none is given.
 const at::Generator& default_generator(int device);
 
+// Seeds the default generators of all chips, those that are made later too. Starts nothing.
+void seed_defaults(uint64_t seed);
+
 }  // namespace tpu::device

@@ -192,6 +192,7 @@ PYBIND11_MODULE(_C, m) {
     at::Generator g = device::default_generator(device::index(device::device(i)));
     return py::reinterpret_steal<py::object>(THPGenerator_Wrap(std::move(g)));
   });
+  m.def("seed_defaults", [](uint64_t seed) { unlocked([seed] { device::seed_defaults(seed); }); });
   m.def("eager_mode", &eager_mode);
   m.def("set_eager_mode", &set_eager_mode);
   m.def("plugin_info", &plugin_info);
