@@ -69,6 +69,17 @@ Value cdist(Value a, Value b, double p, Ignored) {
   return convert(r, a.dtype());
 }
 
+Value cross(Value a, Value b, int64_t dim) {
+  const DType t = promote(a.dtype(), b.dtype());
+  auto [x, y] = promote_to(compute_type(t), a, b);
+  dim = wrap(dim, x.rank());
+  // The three parts, from the given one on.
+  auto from = [dim](const Value& v, int64_t first) {
+    return concatenate({slice(v, dim, first, 3), slice(v, dim, 0, first)}, dim);
+  };
+  return convert(from(x, 1) * from(y, 2) - from(x, 2) * from(y, 1), t);
+}
+
 // Householder reflections, one column after another.
 std::pair<Value, Value> qr(Value a, std::string mode) {
   check(is_float(a.dtype()), Code::Unimplemented, "linalg_qr of ", name(a.dtype()));
@@ -125,6 +136,7 @@ std::pair<Value, Value> qr(Value a, std::string mode) {
 
 constexpr Row kRows[] = {
     {"aten::_cdist_forward", op<cdist>},
+    {"aten::linalg_cross", op<cross>},
     {"aten::linalg_qr", op<qr>},
     {"aten::linalg_solve_triangular", op<solve_triangular>},
 };

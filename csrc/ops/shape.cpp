@@ -191,7 +191,7 @@ Value select_backward(Value g, Dims sizes, int64_t dim, int64_t index) {
   single[size_t(dim)] = 1;
   return slice_backward(reshape(g, single), sizes, dim, index, index + 1, 1);
 }
-Value masked_triangle_add(Value g, Dims sizes, int64_t offset, int64_t dim1, int64_t dim2) {
+Value diagonal_backward(Value g, Dims sizes, int64_t offset, int64_t dim1, int64_t dim2) {
   const auto rank = int64_t(sizes.size());
   dim1 = wrap(dim1, rank);
   dim2 = wrap(dim2, rank);
@@ -201,7 +201,6 @@ Value masked_triangle_add(Value g, Dims sizes, int64_t offset, int64_t dim1, int
     if (d != dim1 && d != dim2) positions.push_back(d);
   const Type t{DType::I64, sizes};
   Value i = iota(*g.builder, t, dim1), j = iota(*g.builder, t, dim2);
-  Value along = offset >= 0 ? i : j;
   const int64_t length = g.dim(g.rank() - 1);
   if (length == 0) return constant(*g.builder, 0.0, {g.dtype(), sizes});
   const int64_t by = offset >= 0 ? dim1 : dim2;
@@ -210,11 +209,7 @@ Value masked_triangle_add(Value g, Dims sizes, int64_t offset, int64_t dim1, int
   Value spread = pad(g, scalar(g, 0), low, high, Dims(size_t(g.rank()), 0));
   positions.push_back(by);
   spread = broadcast_in_dim(spread, sizes, positions);
-  (void)along;
   return select(j - i == like(i, offset), spread, 0.0);
-}
-Value diagonal_backward(Value g, Dims sizes, int64_t offset, int64_t dim1, int64_t dim2) {
-  return masked_triangle_add(g, sizes, offset, dim1, dim2);
 }
 
 // Adds windows back to where they overlap.
