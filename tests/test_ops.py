@@ -18,12 +18,16 @@ FOLDER = pathlib.Path(__file__).parent
 # In bfloat16 both sides round after each step of a composite, not always after the same one.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 5e-3, torch.complex64: 1e-4, torch.float64: 1e-6}
 # Values that are not defined: uninitialized memory, or drawn at random.
-UNDEFINED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_", "resize_as_"}
+UNDEFINED = {
+    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_", "resize_as_",
+}  # fmt: skip
 RANDOM = {
     "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "randint", "randint_like",
     "randn", "randn_like", "rand_like", "uniform", "nn.functional.dropout", "nn.functional.dropout2d",
-    "nn.functional.dropout3d", "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu",
-    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "nn.functional.multi_head_attention_forward",
+    "nn.functional.dropout3d", "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
+    "nn.functional.rrelu",
+    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+    "nn.functional.multi_head_attention_forward",
     "nn.functional.scaled_dot_product_attention", "normal.number_mean", "svd_lowrank", "pca_lowrank",
     "torch.ops.aten._efficient_attention_forward", "torch.ops.aten._flash_attention_forward", "randperm",
 }  # fmt: skip
