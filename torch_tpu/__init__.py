@@ -45,7 +45,6 @@ def _add_device():
     sys.modules["torch.backends.tpu"] = torch.backends.tpu
     _module.install()
     _safetensors.install()
-    _safetensors.install()
 
 
 _autoload()

@@ -41,8 +41,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Maybe&
   const bool grouped = q.dim() == 4 && k.dim() == 4 && q.size(1) != k.size(1);
   const bool recorded = c10::GradMode::is_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad() ||
                                                         (mask && mask->defined() && mask->requires_grad()));
-  const bool mask_fits = !mask || !mask->defined() || (!causal && mask->dim() <= 4 && (mask->scalar_type() == c10::kBool ||
-                                                       at::isFloatingType(mask->scalar_type())));
+  const bool mask_fits =
+      !mask || !mask->defined() ||
+      (!causal && mask->dim() <= 4 && (mask->scalar_type() == c10::kBool || at::isFloatingType(mask->scalar_type())));
   if (recorded || !fits(q, k, v, mask, dropout) || (grouped && !gqa) || !mask_fits)
     return at::native::scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale, gqa);
   return fused(q, k, v, mask, causal, scale)[0];
@@ -66,8 +67,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& g, const Tenso
                                                     c10::SymInt, double, bool causal, const Tensor&, const Tensor&,
                                                     std::optional<double> scale) {
   const bool masked = mask.defined();
-  auto r = masked ? run_row("tpu::attention_masked_backward", {g, q, k, v, out, lse, mask}, {causal, scale_of(q, scale)})
-                  : run_row("tpu::attention_backward", {g, q, k, v, out, lse}, {causal, scale_of(q, scale)});
+  auto r = masked
+               ? run_row("tpu::attention_masked_backward", {g, q, k, v, out, lse, mask}, {causal, scale_of(q, scale)})
+               : run_row("tpu::attention_backward", {g, q, k, v, out, lse}, {causal, scale_of(q, scale)});
   auto given = [&](size_t i) { return wanted[i] && i < r.size() ? r[i] : Tensor(); };
   return {given(0), given(1), given(2), given(3)};
 }

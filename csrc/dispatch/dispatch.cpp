@@ -50,7 +50,8 @@ std::string input_types(const c10::FunctionSchema& s) {
 
 void add(const ops::Row& row, const c10::OperatorHandle& op, const char* kind) {
   const c10::OperatorName& name = op.operator_name();
-  // copy_ crosses devices: dispatch/copy.cpp has it. A kernel in place of a differentiable composite would cut gradients.
+  // copy_ crosses devices: dispatch/copy.cpp has it. A kernel in place of a differentiable composite would cut
+  // gradients.
   if (name.name == "aten::copy_" || op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) ||
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))
     return;

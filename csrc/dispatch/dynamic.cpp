@@ -3,8 +3,8 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/unique_consecutive.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/unique_consecutive.h>
 #include <torch/library.h>
 
 #include "device/device.h"

@@ -55,9 +55,7 @@ namespace {
 void boxed(const c10::OperatorHandle& handle, torch::jit::Stack* stack) { fall_back(handle, stack); }
 
 // Composites that refuse the device before they would reach the fallback.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("mode.values", torch::CppFunction::makeFromBoxedFunction<&boxed>());
-}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("mode.values", torch::CppFunction::makeFromBoxedFunction<&boxed>()); }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&boxed>()); }
 
 }  // namespace

@@ -33,8 +33,8 @@ class Lowerer {
   const std::vector<ArrayRef>& inputs() const { return request_.call->inputs(); }
 
   Lowered finish(const Values& values, size_t returned, size_t written) {
-    check(request_.returned || written == request_.written.size(), Code::Internal, request_.name, ": the lowering gives ",
-          values.size(), " values for ", request_.written.size(), " written tensors");
+    check(request_.returned || written == request_.written.size(), Code::Internal, request_.name,
+          ": the lowering gives ", values.size(), " values for ", request_.written.size(), " written tensors");
     for (size_t i = 0; i < returned; ++i) give(values[i], i);
     for (size_t i = 0; i < written; ++i) store(values[returned + i], request_.written[i]);
     if (rng_.state) {

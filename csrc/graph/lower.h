@@ -29,7 +29,7 @@ struct Request {
   std::vector<Layout> results;   // what the meta kernel says; ignored where `trusted`
   bool trusted = false;          // no meta kernel: the lowering's own types stand
   std::vector<Written> written;  // instead of results, in the order of the lowering's values
-  size_t returned = 0;          // results that come before what is written, where both are there
+  size_t returned = 0;           // results that come before what is written, where both are there
 };
 
 struct Lowered {

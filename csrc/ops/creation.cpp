@@ -43,12 +43,8 @@ Value eye(int64_t, Value out) {
 Value eye_m(int64_t n, int64_t, Value out) { return eye(n, out); }
 
 constexpr Row kRows[] = {
-    {"aten::arange.start_out", op<arange>},
-    {"aten::eye.m_out", op<eye_m>},
-    {"aten::eye.out", op<eye>},
-    {"aten::linspace.out", op<linspace>},
-    {"aten::logspace.out", op<logspace>},
-    {"aten::range.out", op<range>},
+    {"aten::arange.start_out", op<arange>}, {"aten::eye.m_out", op<eye_m>},       {"aten::eye.out", op<eye>},
+    {"aten::linspace.out", op<linspace>},   {"aten::logspace.out", op<logspace>}, {"aten::range.out", op<range>},
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ namespace {
 void require_range(Value index, int64_t size, bool negative, const std::string& what) {
   if (index.count() == 0) return;
   Value low = index >= like(index, negative ? -size : 0), high = index < like(index, size);
-  index.builder->require(and_(low, high), what + ": index out of range, expected indices below " + std::to_string(size));
+  index.builder->require(and_(low, high),
+                         what + ": index out of range, expected indices below " + std::to_string(size));
 }
 
 Value with_last(Value index) {
@@ -80,7 +81,8 @@ Value embedding_dense_backward(Value gradient, Value index, int64_t rows, int64_
   g = hlo::select(broadcast_in_dim(keep, g.dims(), {0}), g, like(g, 0));
   Value zero = constant(*g.builder, 0.0, {g.dtype(), {rows, width}});
   if (n == 0) return convert(zero, gradient.dtype());
-  ScatterDims d{.window = {1}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
+  ScatterDims d{
+      .window = {1}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
   return convert(hlo::scatter(zero, with_last(at), g, d, kAdd), gradient.dtype());
 }
 
@@ -92,7 +94,8 @@ Value coordinates(Value index, int64_t dim) {
   Dims dims = index.dims();
   dims.push_back(1);
   for (int64_t d = 0; d < index.rank(); ++d)
-    parts.push_back(reshape(d == dim ? convert(index, DType::I64) : iota(*index.builder, {DType::I64, index.dims()}, d), dims));
+    parts.push_back(
+        reshape(d == dim ? convert(index, DType::I64) : iota(*index.builder, {DType::I64, index.dims()}, d), dims));
   return concatenate(parts, index.rank());
 }
 }  // namespace
@@ -180,9 +183,8 @@ Value scatter_reduce(Value x, int64_t dim, Value index, Value source, std::strin
   Value none = like(convert(x, DType::I64), 0);
   Value ones = like(convert(src, DType::I64), 1);
   Value hits = scatter_elements(none, dim, index, ones, kAdd);
-  Value start = include_self
-                    ? old
-                    : hlo::select(hits > none, broadcast(neutral(*x.builder, old.dtype(), how), old.dims()), old);
+  Value start =
+      include_self ? old : hlo::select(hits > none, broadcast(neutral(*x.builder, old.dtype(), how), old.dims()), old);
   Value r = scatter_elements(start, dim, index, src, reduction_body(how));
   if (how == "mean") r = whole_mean(r, include_self ? hits + 1.0 : hits);
   return convert(r, x.dtype());
@@ -203,7 +205,8 @@ Value slices_updated(Value x, int64_t dim, Value index, Value source, const Body
   if (replaces && index.count() == 1) {
     Values start;
     for (int64_t d = 0; d < x.rank(); ++d)
-      start.push_back(d == dim ? reshape(convert(index, DType::I64), {}) : constant(*x.builder, int64_t{0}, {DType::I64, {}}));
+      start.push_back(d == dim ? reshape(convert(index, DType::I64), {})
+                               : constant(*x.builder, int64_t{0}, {DType::I64, {}}));
     return reshape(dynamic_update_slice(x, source, start), given);
   }
   ScatterDims s;
@@ -239,9 +242,8 @@ Value index_reduce(Value x, int64_t dim, Value index, Value source, std::string 
   Value old = widen(x), src = widen(source);
   Value none = like(convert(x, DType::I64), 0), ones = like(convert(src, DType::I64), 1);
   Value hits = slices_updated(none, dim, index, ones, kAdd, false);
-  Value start = include_self
-                    ? old
-                    : hlo::select(hits > none, broadcast(neutral(*x.builder, old.dtype(), how), old.dims()), old);
+  Value start =
+      include_self ? old : hlo::select(hits > none, broadcast(neutral(*x.builder, old.dtype(), how), old.dims()), old);
   Value r = slices_updated(start, dim, index, src, reduction_body(how), false);
   if (how == "mean") r = whole_mean(r, include_self ? hits + 1.0 : hits);
   return convert(r, x.dtype());
@@ -250,10 +252,10 @@ Value index_reduce(Value x, int64_t dim, Value index, Value source, std::string 
 // ---- advanced indexing
 
 struct Advanced {
-  Dims dims;           // of x that are indexed, in order
-  Dims index_dims;     // what the indices broadcast to
-  Value positions;     // [index_dims..., number of indexed dims]
-  int64_t where = 0;   // where index_dims stand in the result
+  Dims dims;          // of x that are indexed, in order
+  Dims index_dims;    // what the indices broadcast to
+  Value positions;    // [index_dims..., number of indexed dims]
+  int64_t where = 0;  // where index_dims stand in the result
 };
 
 Advanced advanced(const Value& x, const OptionalValues& indices) {

@@ -27,17 +27,20 @@ Value solve_triangular(Value a, Value b, bool upper, bool left, bool unit) {
 }
 
 Value euclidean(Value a, Value b) {
-  Value d = broadcast_in_dim(a, [&] {
-    Dims dims(a.dims().begin(), a.dims().end() - 1);
-    dims.push_back(b.dim(b.rank() - 2));
-    dims.push_back(a.dim(a.rank() - 1));
-    return dims;
-  }(), [&] {
-    Dims p;
-    for (int64_t i = 0; i + 1 < a.rank(); ++i) p.push_back(i);
-    p.push_back(a.rank());
-    return p;
-  }());
+  Value d = broadcast_in_dim(
+      a,
+      [&] {
+        Dims dims(a.dims().begin(), a.dims().end() - 1);
+        dims.push_back(b.dim(b.rank() - 2));
+        dims.push_back(a.dim(a.rank() - 1));
+        return dims;
+      }(),
+      [&] {
+        Dims p;
+        for (int64_t i = 0; i + 1 < a.rank(); ++i) p.push_back(i);
+        p.push_back(a.rank());
+        return p;
+      }());
   Dims p;
   for (int64_t i = 0; i + 2 < b.rank(); ++i) p.push_back(i);
   p.push_back(b.rank() - 1);
@@ -113,12 +116,14 @@ std::pair<Value, Value> qr(Value a, std::string mode) {
     Value pivot = sum(x * broadcast_in_dim(convert(pivot_at, x.dtype()), x.dims(), {1}), {1}, false);
     Value norm = sqrt(sum(x * x, {1}, false));
     Value sign_of = hlo::select(pivot < like(pivot, 0), like(pivot, -1), like(pivot, 1));
-    Value v = x + broadcast_in_dim(norm * sign_of, x.dims(), {0}) * broadcast_in_dim(convert(pivot_at, x.dtype()), x.dims(), {1});
+    Value v = x + broadcast_in_dim(norm * sign_of, x.dims(), {0}) *
+                      broadcast_in_dim(convert(pivot_at, x.dtype()), x.dims(), {1});
     Value vv = sum(v * v, {1}, false);
     // A column that is zero below its pivot stays as it is.
     Value tail = sum(x * x, {1}, false) - pivot * pivot;
     Value flat = tail <= like(tail, 0);
-    Value beta = hlo::select(or_(vv == like(vv, 0), flat), like(vv, 0), 2.0 / hlo::select(vv == like(vv, 0), like(vv, 1), vv));
+    Value beta =
+        hlo::select(or_(vv == like(vv, 0), flat), like(vv, 0), 2.0 / hlo::select(vv == like(vv, 0), like(vv, 1), vv));
     Value column = reshape(v, {rows, m, 1}), row = reshape(v, {rows, 1, m});
     Value scaled = column * broadcast_in_dim(beta, column.dims(), {0});
     Value r1 = r0 - matmul(scaled, matmul(row, r0));
@@ -126,8 +131,9 @@ std::pair<Value, Value> qr(Value a, std::string mode) {
     return Values{at + like(at, 1), r1, q1};
   };
   const int64_t steps = m > n ? n : m - 1;
-  Values end = while_loop({constant(b, int64_t{0}, {DType::I64, {}}), r, q},
-                          [&](const Values& s) { return Values{s[0] < like(s[0], steps)}; }, body);
+  Values end = while_loop(
+      {constant(b, int64_t{0}, {DType::I64, {}}), r, q},
+      [&](const Values& s) { return Values{s[0] < like(s[0], steps)}; }, body);
   const Type full{DType::I32, {rows, m, n}};
   Value upper = select(iota(b, full, 1) <= iota(b, full, 2), end[1], 0.0);
   Value q_out = wants_q ? reshape(slice(end[2], 2, 0, width), with(m, width)) : constant(b, 0.0, {a.dtype(), {0}});

@@ -76,7 +76,8 @@ Value binary_cross_entropy(Value given, Value target, std::optional<Value> weigh
   Value loss = (y - 1.0) * log1m_of(x) - y * log_of(x);
   return convert(reduced(weighted(loss, weight), reduction), given.dtype());
 }
-Value binary_cross_entropy_backward(Value g, Value given, Value target, std::optional<Value> weight, int64_t reduction) {
+Value binary_cross_entropy_backward(Value g, Value given, Value target, std::optional<Value> weight,
+                                    int64_t reduction) {
   Value x = widen(given), y = widen(target);
   Value slope = (x - y) / maximum((1.0 - x) * x, like(x, 1e-12));
   return convert(spread(g, x, reduction) * weighted(slope, weight), given.dtype());
@@ -111,19 +112,19 @@ Value one_hot(const Classes& k) {
   const Type t{DType::I64, k.x.dims()};
   return broadcast_in_dim(k.target, t.dims, {0, 2}) == iota(*k.x.builder, t, 1);
 }
-std::pair<Value, Value> nll(Value given, Value target, std::optional<Value> weight, int64_t reduction, int64_t ignored) {
+std::pair<Value, Value> nll(Value given, Value target, std::optional<Value> weight, int64_t reduction,
+                            int64_t ignored) {
   const Classes k = classes(given, target, weight, ignored);
   Value picked = sum(hlo::select(one_hot(k), k.x, like(k.x, 0)), {1}, false);
   Value loss = negate(picked) * k.weight;
   Value total = sum(k.weight, {0, 1}, false);
   const DType t = given.dtype();
-  if (reduction == kNone)
-    return {convert(reshape(loss, target.dims()), t), convert(scalar(total, 0), t)};
+  if (reduction == kNone) return {convert(reshape(loss, target.dims()), t), convert(scalar(total, 0), t)};
   Value all = sum(loss, {0, 1}, false);
   return {convert(reduction == kMean ? all / total : all, t), convert(total, t)};
 }
-Value nll_backward(Value gradient, Value given, Value target, std::optional<Value> weight, int64_t reduction, int64_t ignored,
-                   Value total) {
+Value nll_backward(Value gradient, Value given, Value target, std::optional<Value> weight, int64_t reduction,
+                   int64_t ignored, Value total) {
   const Classes k = classes(given, target, weight, ignored);
   Value g = convert(gradient, k.x.dtype());
   g = reduction == kNone ? reshape(g, k.target.dims()) : broadcast(g, k.target.dims());

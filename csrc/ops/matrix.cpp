@@ -23,7 +23,8 @@ Value contract(Value a, Value b, int64_t contract_a, int64_t contract_b) {
   }
   dims.contract_x = {contract_a};
   dims.contract_y = {contract_b};
-  if (t == DType::Pred) return convert(contract(convert(a, DType::I32), convert(b, DType::I32), contract_a, contract_b), t);
+  if (t == DType::Pred)
+    return convert(contract(convert(a, DType::I32), convert(b, DType::I32), contract_a, contract_b), t);
   return convert(dot(widen(a), widen(b), dims, compute_type(t)), t);
 }
 
@@ -46,9 +47,7 @@ Value mm(Value a, Value b) { return matmul(a, b); }
 Value bmm(Value a, Value b) { return matmul(a, b); }
 Value mv(Value a, Value b) { return reshape(matmul(a, reshape(b, {b.dim(0), 1})), {a.dim(0)}); }
 Value dot_op(Value a, Value b) { return reshape(matmul(reshape(a, {1, a.dim(0)}), reshape(b, {b.dim(0), 1})), {}); }
-Value vdot(Value a, Value b) {
-  return dot_op(is_complex(a.dtype()) ? complex(real(a), negate(imag(a))) : a, b);
-}
+Value vdot(Value a, Value b) { return dot_op(is_complex(a.dtype()) ? complex(real(a), negate(imag(a))) : a, b); }
 
 // beta * c + alpha * product; where beta is zero c doesn't count, not even its NaNs.
 Value blend(Value c, Value product, Value beta, Value alpha) {

@@ -97,7 +97,8 @@ BatchNorm normalize(Value given, Maybe weight, Maybe bias, Maybe running_mean, M
       Value k = fit(momentum, m);
       const double n = double(reduced_count(x, all_but_channel(x)));
       r.running_mean = convert((1.0 - k) * as(*running_mean, x.dtype()) + k * m, running_mean->dtype());
-      r.running_var = convert((1.0 - k) * as(*running_var, x.dtype()) + k * (v * (n / std::max(n - 1, 1.0))), running_var->dtype());
+      r.running_var =
+          convert((1.0 - k) * as(*running_var, x.dtype()) + k * (v * (n / std::max(n - 1, 1.0))), running_var->dtype());
     }
   } else {
     m = as(*running_mean, x.dtype());
@@ -112,8 +113,8 @@ BatchNorm normalize(Value given, Maybe weight, Maybe bias, Maybe running_mean, M
   if (!training) r.mean = r.rstd = constant(*x.builder, 0.0, {x.dtype(), {0}});
   return r;
 }
-Values batch_norm(Value x, Maybe weight, Maybe bias, Maybe running_mean, Maybe running_var, bool training, Value momentum,
-                  Value eps) {
+Values batch_norm(Value x, Maybe weight, Maybe bias, Maybe running_mean, Maybe running_var, bool training,
+                  Value momentum, Value eps) {
   BatchNorm r = normalize(x, weight, bias, running_mean, running_var, training, momentum, eps);
   Values result{r.y, r.mean, r.rstd};
   if (training && running_mean) result.insert(result.end(), {r.running_mean, r.running_var});
@@ -127,8 +128,8 @@ Values batch_norm_functional(Value x, Maybe weight, Maybe bias, Value running_me
 Values batch_norm_no_stats(Value x, Maybe weight, Maybe bias, bool training, Value momentum, Value eps) {
   return batch_norm(x, weight, bias, std::nullopt, std::nullopt, training, momentum, eps);
 }
-Values batch_norm_backward(Value gradient, Value given, Maybe weight, Maybe running_mean, Maybe running_var, Maybe saved_mean,
-                           Maybe saved_rstd, bool training, double eps, std::vector<bool> mask) {
+Values batch_norm_backward(Value gradient, Value given, Maybe weight, Maybe running_mean, Maybe running_var,
+                           Maybe saved_mean, Maybe saved_rstd, bool training, double eps, std::vector<bool> mask) {
   Value x = widen(given), g = widen(gradient);
   const Dims over = all_but_channel(x);
   Value m = as(training ? *saved_mean : *running_mean, x.dtype());

@@ -19,8 +19,10 @@ Value places(Value flags) {
   return hlo::select(flags, nth, like(nth, flags.count()));
 }
 Value packed(Value x, Value place) {
-  ScatterDims d{.window = {}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
-  return hlo::scatter(like(x, 0), reshape(place, {place.count(), 1}), x, d, [](const Values& v) { return Values{v[1]}; }, true);
+  ScatterDims d{
+      .window = {}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
+  return hlo::scatter(
+      like(x, 0), reshape(place, {place.count(), 1}), x, d, [](const Values& v) { return Values{v[1]}; }, true);
 }
 Value count_of(Value flags) { return sum(convert(flags, DType::I64), {0}, false); }
 
@@ -30,10 +32,12 @@ std::pair<Value, Value> nonzero(Value x) {
   Values columns;
   const Dims strides = row_major_strides(x.dims());
   for (int64_t d = 0; d < x.rank(); ++d) {
-    Value c = remainder(flat / like(flat, std::max<int64_t>(strides[size_t(d)], 1)), like(flat, std::max<int64_t>(x.dim(d), 1)));
+    Value c = remainder(flat / like(flat, std::max<int64_t>(strides[size_t(d)], 1)),
+                        like(flat, std::max<int64_t>(x.dim(d), 1)));
     columns.push_back(reshape(c, {x.count(), 1}));
   }
-  Value rows = columns.empty() ? constant(*x.builder, int64_t{0}, {DType::I64, {x.count(), 0}}) : concatenate(columns, 1);
+  Value rows =
+      columns.empty() ? constant(*x.builder, int64_t{0}, {DType::I64, {x.count(), 0}}) : concatenate(columns, 1);
   return {rows, count_of(flags)};
 }
 
@@ -49,7 +53,8 @@ std::tuple<Value, Value, Value, Value> runs(Value x) {
   Value first = iota(*x.builder, {DType::I64, x.dims()}, 0) == constant(*x.builder, int64_t{0}, {DType::I64, x.dims()});
   Value starts = or_(first, x != before);
   Value group = convert(cumulative_sum(convert(starts, DType::I32), 0) - 1.0, DType::I64);
-  ScatterDims d{.window = {}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
+  ScatterDims d{
+      .window = {}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
   Value counts = hlo::scatter(like(group, 0), reshape(group, {n, 1}), like(group, 1), d,
                               [](const Values& v) { return Values{v[0] + v[1]}; });
   return {packed(x, places(starts)), group, counts, count_of(starts)};
@@ -58,9 +63,10 @@ std::tuple<Value, Value, Value, Value> unique_consecutive(Value x) { return runs
 std::tuple<Value, Value, Value, Value> unique(Value x) {
   auto [values, positions] = sorted(x, 0, false);
   auto [packed_values, group, counts, count] = runs(values);
-  ScatterDims d{.window = {}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
-  Value inverse = hlo::scatter(like(group, 0), reshape(positions, {x.count(), 1}), group, d,
-                               [](const Values& v) { return Values{v[1]}; }, true);
+  ScatterDims d{
+      .window = {}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
+  Value inverse = hlo::scatter(
+      like(group, 0), reshape(positions, {x.count(), 1}), group, d, [](const Values& v) { return Values{v[1]}; }, true);
   return {packed_values, inverse, counts, count};
 }
 
@@ -72,8 +78,8 @@ Value repeat_interleave(Value repeats, int64_t size) {
 }
 
 constexpr Row kRows[] = {
-    {"tpu::masked_select", op<masked_select>},   {"tpu::nonzero", op<nonzero>},
-    {"tpu::repeat_interleave", op<repeat_interleave>}, {"tpu::unique", op<unique>},
+    {"tpu::masked_select", op<masked_select>},           {"tpu::nonzero", op<nonzero>},
+    {"tpu::repeat_interleave", op<repeat_interleave>},   {"tpu::unique", op<unique>},
     {"tpu::unique_consecutive", op<unique_consecutive>},
 };
 

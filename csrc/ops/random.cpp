@@ -47,7 +47,8 @@ Value uniform_op(Value x, Value from, Value to, Rng rng) {
 }
 Value normal_draw(Rng rng, const Value& x) {
   if (!is_complex(x.dtype())) return normal(rng, *x.builder, drawing(x.dtype()), x.dims());
-  Value re = normal(rng, *x.builder, drawing(x.dtype()), x.dims()), im = normal(rng, *x.builder, drawing(x.dtype()), x.dims());
+  Value re = normal(rng, *x.builder, drawing(x.dtype()), x.dims()),
+        im = normal(rng, *x.builder, drawing(x.dtype()), x.dims());
   return complex(re * M_SQRT1_2, im * M_SQRT1_2);
 }
 Value normal_op(Value x, Value mean, Value std, Rng rng) {
@@ -89,16 +90,35 @@ Value random_to(Value x, Value to, Rng rng) {
 Value random(Value x, Rng rng) {
   int64_t span = 0;
   switch (x.dtype()) {
-    case DType::Pred: span = 2; break;
-    case DType::U8: span = 256; break;
-    case DType::I8: span = 128; break;
-    case DType::I16: span = 32768; break;
-    case DType::BF16: span = (1 << 8) + 1; break;
-    case DType::F16: span = (1 << 11) + 1; break;
-    case DType::F32: span = (1 << 24) + 1; break;
-    case DType::F64: span = (int64_t{1} << 53) + 1; break;
-    case DType::I32: span = int64_t{1} << 31; break;
-    default: span = INT64_MAX;
+    case DType::Pred:
+      span = 2;
+      break;
+    case DType::U8:
+      span = 256;
+      break;
+    case DType::I8:
+      span = 128;
+      break;
+    case DType::I16:
+      span = 32768;
+      break;
+    case DType::BF16:
+      span = (1 << 8) + 1;
+      break;
+    case DType::F16:
+      span = (1 << 11) + 1;
+      break;
+    case DType::F32:
+      span = (1 << 24) + 1;
+      break;
+    case DType::F64:
+      span = (int64_t{1} << 53) + 1;
+      break;
+    case DType::I32:
+      span = int64_t{1} << 31;
+      break;
+    default:
+      span = INT64_MAX;
   }
   return convert(below(rng, x, constant(*x.builder, span, {DType::I64, {}})), x.dtype());
 }

@@ -41,16 +41,19 @@ int64_t reduced_count(const Value& x, const Dims& dims) {
   return count;
 }
 
-Value sum(Value x, const Dims& dims, bool keep) { return keep_dims(reduce(x, "add", scalar(x, 0), dims), x, dims, keep); }
+Value sum(Value x, const Dims& dims, bool keep) {
+  return keep_dims(reduce(x, "add", scalar(x, 0), dims), x, dims, keep);
+}
 
 Value mean(Value x, const Dims& dims, bool keep) { return sum(x, dims, keep) / double(reduced_count(x, dims)); }
 
 Value amax(Value x, const Dims& dims, bool keep) {
-  return keep_dims(reduce(x, x.dtype() == DType::Pred ? "or" : "maximum", lowest(*x.builder, x.dtype()), dims), x, dims, keep);
+  return keep_dims(reduce(x, x.dtype() == DType::Pred ? "or" : "maximum", lowest(*x.builder, x.dtype()), dims), x, dims,
+                   keep);
 }
 Value amin(Value x, const Dims& dims, bool keep) {
-  return keep_dims(reduce(x, x.dtype() == DType::Pred ? "and" : "minimum", highest(*x.builder, x.dtype()), dims), x, dims,
-                   keep);
+  return keep_dims(reduce(x, x.dtype() == DType::Pred ? "and" : "minimum", highest(*x.builder, x.dtype()), dims), x,
+                   dims, keep);
 }
 Value any(Value x, const Dims& dims, bool keep) {
   x = truth(x);
@@ -133,7 +136,9 @@ std::pair<Value, Value> aminmax(Value x, std::optional<int64_t> dim, bool keep) 
   return {amin(x, dims, keep), amax(x, dims, keep)};
 }
 std::pair<Value, Value> max_dim(Value x, int64_t dim, bool keep) { return extreme(x, wrap(dim, x.rank()), keep, true); }
-std::pair<Value, Value> min_dim(Value x, int64_t dim, bool keep) { return extreme(x, wrap(dim, x.rank()), keep, false); }
+std::pair<Value, Value> min_dim(Value x, int64_t dim, bool keep) {
+  return extreme(x, wrap(dim, x.rank()), keep, false);
+}
 Value arg_extreme(Value x, std::optional<int64_t> dim, bool keep, bool largest) {
   if (dim) return extreme(x, wrap(*dim, x.rank()), keep, largest).second;
   Value flat = extreme(reshape(x, {x.count()}), 0, false, largest).second;
@@ -217,7 +222,8 @@ Value histc(Value x, int64_t bins, Value low, Value high) {
   to = hlo::select(flat, to + 1.0, to);
   Value inside = and_(v >= broadcast(from, v.dims()), v <= broadcast(to, v.dims()));
   Value position = floor((v - broadcast(from, v.dims())) * double(bins) / broadcast(to - from, v.dims()));
-  Value bin = minimum(convert(hlo::select(inside, position, like(v, -1)), DType::I32), constant(*v.builder, bins - 1, {DType::I32, v.dims()}));
+  Value bin = minimum(convert(hlo::select(inside, position, like(v, -1)), DType::I32),
+                      constant(*v.builder, bins - 1, {DType::I32, v.dims()}));
   Value one = broadcast_in_dim(bin, {v.count(), bins}, {0});
   Value hit = one == iota(*v.builder, one.type, 1);
   return convert(sum(convert(hit, is_float(t) ? compute_type(t) : DType::I64), {0}, false), t);

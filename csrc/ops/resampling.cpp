@@ -69,10 +69,14 @@ Value nearest_weights(Builder& b, DType t, int64_t in, int64_t out, Scale scale,
 enum class Kind : uint8_t { Linear, Cubic, Nearest, NearestExact };
 Value weights(Kind kind, Builder& b, DType t, int64_t in, int64_t out, bool align_corners, Scale scale) {
   switch (kind) {
-    case Kind::Linear: return linear_weights(b, t, in, out, align_corners, scale);
-    case Kind::Cubic: return cubic_weights(b, t, in, out, align_corners, scale);
-    case Kind::Nearest: return nearest_weights(b, t, in, out, scale, false);
-    default: return nearest_weights(b, t, in, out, scale, true);
+    case Kind::Linear:
+      return linear_weights(b, t, in, out, align_corners, scale);
+    case Kind::Cubic:
+      return cubic_weights(b, t, in, out, align_corners, scale);
+    case Kind::Nearest:
+      return nearest_weights(b, t, in, out, scale, false);
+    default:
+      return nearest_weights(b, t, in, out, scale, true);
   }
 }
 Value resize(Value given, Kind kind, const Dims& sizes, bool align_corners, const std::vector<Scale>& scales) {
@@ -80,33 +84,46 @@ Value resize(Value given, Kind kind, const Dims& sizes, bool align_corners, cons
     for (size_t i = 0; i < sizes.size(); ++i) {
       const auto d = int64_t(i) + 2;
       if (given.dim(d) != sizes[i] || scales[i])
-        given = take_slices(given, d, nearest_places(*given.builder, given.dim(d), sizes[i], scales[i], kind == Kind::NearestExact));
+        given = take_slices(
+            given, d, nearest_places(*given.builder, given.dim(d), sizes[i], scales[i], kind == Kind::NearestExact));
     }
     return given;
   }
   Value x = widen(given.dtype() == DType::U8 ? convert(given, DType::F32) : given);
   for (size_t i = 0; i < sizes.size(); ++i)
-    x = matmul_along(x, int64_t(i) + 2, weights(kind, *x.builder, x.dtype(), x.dim(int64_t(i) + 2), sizes[i], align_corners, scales[i]), false);
+    x = matmul_along(x, int64_t(i) + 2,
+                     weights(kind, *x.builder, x.dtype(), x.dim(int64_t(i) + 2), sizes[i], align_corners, scales[i]),
+                     false);
   if (given.dtype() == DType::U8) x = minimum(maximum(round_half_even(x), like(x, 0)), like(x, 255));
   return convert(x, given.dtype());
 }
-Value resize_backward(Value gradient, Kind kind, const Dims& input, bool align_corners, const std::vector<Scale>& scales) {
+Value resize_backward(Value gradient, Kind kind, const Dims& input, bool align_corners,
+                      const std::vector<Scale>& scales) {
   Value g = widen(gradient);
   for (size_t i = 0; i < scales.size(); ++i) {
     const auto d = int64_t(i) + 2;
-    g = matmul_along(g, d, weights(kind, *g.builder, g.dtype(), input[i + 2], g.dim(d), align_corners, scales[i]), true);
+    g = matmul_along(g, d, weights(kind, *g.builder, g.dtype(), input[i + 2], g.dim(d), align_corners, scales[i]),
+                     true);
   }
   return convert(g, gradient.dtype());
 }
 
 template <Kind K>
-Value aligned1d(Value x, Dims sizes, bool align, Scale s) { return resize(x, K, sizes, align, {s}); }
+Value aligned1d(Value x, Dims sizes, bool align, Scale s) {
+  return resize(x, K, sizes, align, {s});
+}
 template <Kind K>
-Value aligned2d(Value x, Dims sizes, bool align, Scale h, Scale w) { return resize(x, K, sizes, align, {h, w}); }
+Value aligned2d(Value x, Dims sizes, bool align, Scale h, Scale w) {
+  return resize(x, K, sizes, align, {h, w});
+}
 template <Kind K>
-Value aligned3d(Value x, Dims sizes, bool align, Scale d, Scale h, Scale w) { return resize(x, K, sizes, align, {d, h, w}); }
+Value aligned3d(Value x, Dims sizes, bool align, Scale d, Scale h, Scale w) {
+  return resize(x, K, sizes, align, {d, h, w});
+}
 template <Kind K>
-Value aligned1d_backward(Value g, Dims, Dims input, bool align, Scale s) { return resize_backward(g, K, input, align, {s}); }
+Value aligned1d_backward(Value g, Dims, Dims input, bool align, Scale s) {
+  return resize_backward(g, K, input, align, {s});
+}
 template <Kind K>
 Value aligned2d_backward(Value g, Dims, Dims input, bool align, Scale h, Scale w) {
   return resize_backward(g, K, input, align, {h, w});
@@ -116,15 +133,25 @@ Value aligned3d_backward(Value g, Dims, Dims input, bool align, Scale d, Scale h
   return resize_backward(g, K, input, align, {d, h, w});
 }
 template <Kind K>
-Value plain1d(Value x, Dims sizes, Scale s) { return resize(x, K, sizes, false, {s}); }
+Value plain1d(Value x, Dims sizes, Scale s) {
+  return resize(x, K, sizes, false, {s});
+}
 template <Kind K>
-Value plain2d(Value x, Dims sizes, Scale h, Scale w) { return resize(x, K, sizes, false, {h, w}); }
+Value plain2d(Value x, Dims sizes, Scale h, Scale w) {
+  return resize(x, K, sizes, false, {h, w});
+}
 template <Kind K>
-Value plain3d(Value x, Dims sizes, Scale d, Scale h, Scale w) { return resize(x, K, sizes, false, {d, h, w}); }
+Value plain3d(Value x, Dims sizes, Scale d, Scale h, Scale w) {
+  return resize(x, K, sizes, false, {d, h, w});
+}
 template <Kind K>
-Value plain1d_backward(Value g, Dims, Dims input, Scale s) { return resize_backward(g, K, input, false, {s}); }
+Value plain1d_backward(Value g, Dims, Dims input, Scale s) {
+  return resize_backward(g, K, input, false, {s});
+}
 template <Kind K>
-Value plain2d_backward(Value g, Dims, Dims input, Scale h, Scale w) { return resize_backward(g, K, input, false, {h, w}); }
+Value plain2d_backward(Value g, Dims, Dims input, Scale h, Scale w) {
+  return resize_backward(g, K, input, false, {h, w});
+}
 template <Kind K>
 Value plain3d_backward(Value g, Dims, Dims input, Scale d, Scale h, Scale w) {
   return resize_backward(g, K, input, false, {d, h, w});
@@ -152,9 +179,11 @@ Value pixel(Value x, int64_t size, int64_t padding, bool align_corners) {
 // Values of [n, c, h, w] at whole coordinates [n, oh, ow]; zero outside.
 Value pixels(Value x, Value ix, Value iy) {
   const int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2), w = x.dim(3), count = ix.count() / std::max<int64_t>(n, 1);
-  Value inside = and_(and_(ix >= like(ix, 0), ix <= like(ix, double(w - 1))), and_(iy >= like(iy, 0), iy <= like(iy, double(h - 1))));
+  Value inside = and_(and_(ix >= like(ix, 0), ix <= like(ix, double(w - 1))),
+                      and_(iy >= like(iy, 0), iy <= like(iy, double(h - 1))));
   Value zero = like(ix, 0);
-  Value at = convert(hlo::select(inside, iy, zero), DType::I64) * like(convert(ix, DType::I64), w) + convert(hlo::select(inside, ix, zero), DType::I64);
+  Value at = convert(hlo::select(inside, iy, zero), DType::I64) * like(convert(ix, DType::I64), w) +
+             convert(hlo::select(inside, ix, zero), DType::I64);
   at = broadcast_in_dim(reshape(at, {n, count}), {n, c, count}, {0, 2});
   Value v = pick_elements(reshape(x, {n, c, h * w}), 2, at);
   Value mask = broadcast_in_dim(reshape(inside, {n, count}), v.dims(), {0, 2});
@@ -165,7 +194,8 @@ Value grid_sampler_2d(Value given, Value places_, int64_t mode, int64_t padding,
   Value x = widen(given), p = convert(places_, x.dtype());
   const Dims out{p.dim(0), p.dim(1), p.dim(2)};
   auto coordinate = [&](int64_t i) { return reshape(slice(p, 3, i, i + 1), out); };
-  Value ix = pixel(coordinate(0), x.dim(3), padding, align_corners), iy = pixel(coordinate(1), x.dim(2), padding, align_corners);
+  Value ix = pixel(coordinate(0), x.dim(3), padding, align_corners),
+        iy = pixel(coordinate(1), x.dim(2), padding, align_corners);
   Value y;
   if (mode == kNearestPixel) {
     y = pixels(x, round_half_even(ix), round_half_even(iy));
@@ -175,8 +205,8 @@ Value grid_sampler_2d(Value given, Value places_, int64_t mode, int64_t padding,
       Value v = pixels(x, cx, cy);
       return v * broadcast_in_dim(reshape(weight, {v.dim(0), v.dim(2)}), v.dims(), {0, 2});
     };
-    y = part(x0, y0, (1.0 - fx) * (1.0 - fy)) + part(x0 + 1.0, y0, fx * (1.0 - fy)) + part(x0, y0 + 1.0, (1.0 - fx) * fy) +
-        part(x0 + 1.0, y0 + 1.0, fx * fy);
+    y = part(x0, y0, (1.0 - fx) * (1.0 - fy)) + part(x0 + 1.0, y0, fx * (1.0 - fy)) +
+        part(x0, y0 + 1.0, (1.0 - fx) * fy) + part(x0 + 1.0, y0 + 1.0, fx * fy);
   }
   return convert(reshape(y, {x.dim(0), x.dim(1), out[1], out[2]}), given.dtype());
 }

@@ -70,7 +70,8 @@ std::pair<Value, Value> running_extreme(Value x, int64_t dim, bool largest) {
   if (given == DType::Pred) x = convert(x, DType::I32);
   Builder& b = *x.builder;
   Value position = iota(b, {DType::I64, x.dims()}, dim);
-  const Values starts{largest ? lowest(b, x.dtype()) : highest(b, x.dtype()), constant(b, int64_t{-1}, {DType::I64, {}})};
+  const Values starts{largest ? lowest(b, x.dtype()) : highest(b, x.dtype()),
+                      constant(b, int64_t{-1}, {DType::I64, {}})};
   Values r = scan({x, position}, starts, dim, [largest](const Values& v) {
     Value later = largest ? v[2] >= v[0] : v[2] <= v[0];
     if (is_float(v[0].dtype())) later = or_(is_nan(v[2]), and_(later, not_(is_nan(v[0]))));

@@ -95,7 +95,8 @@ Value reflect_dim(Value x, int64_t dim, int64_t low, int64_t high) {
   low = std::max<int64_t>(low, 0);
   high = std::max<int64_t>(high, 0);
   const int64_t n = x.dim(dim);
-  return concatenate({reverse(slice(x, dim, 1, low + 1), {dim}), x, reverse(slice(x, dim, n - 1 - high, n - 1), {dim})}, dim);
+  return concatenate({reverse(slice(x, dim, 1, low + 1), {dim}), x, reverse(slice(x, dim, n - 1 - high, n - 1), {dim})},
+                     dim);
 }
 Value replicate_dim(Value x, int64_t dim, int64_t low, int64_t high) {
   check(low >= 0 && high >= 0, Code::Unimplemented, "replication padding that cuts");
@@ -236,7 +237,9 @@ Value unfold_backward(Value g, Dims sizes, int64_t dim, int64_t size, int64_t st
 Value im2col(Value given, Dims kernel, Dims dilation, Dims padding, Dims stride) {
   Value x = given.rank() == 3 ? reshape(given, {1, given.dim(0), given.dim(1), given.dim(2)}) : given;
   x = pad(x, scalar(x, 0), {0, 0, padding[0], padding[1]}, {0, 0, padding[0], padding[1]}, {0, 0, 0, 0});
-  auto windows = [&](size_t i) { return (x.dim(int64_t(i) + 2) - (dilation[i] * (kernel[i] - 1) + 1)) / stride[i] + 1; };
+  auto windows = [&](size_t i) {
+    return (x.dim(int64_t(i) + 2) - (dilation[i] * (kernel[i] - 1) + 1)) / stride[i] + 1;
+  };
   const int64_t oh = windows(0), ow = windows(1), n = x.dim(0), c = x.dim(1);
   Values parts;
   for (int64_t a = 0; a < kernel[0]; ++a)
@@ -252,7 +255,9 @@ Value col2im(Value given, Dims size, Dims kernel, Dims dilation, Dims padding, D
   Value x = widen(given.rank() == 2 ? reshape(given, {1, given.dim(0), given.dim(1)}) : given);
   const int64_t n = x.dim(0), c = x.dim(1) / (kernel[0] * kernel[1]);
   const int64_t ph = size[0] + 2 * padding[0], pw = size[1] + 2 * padding[1];
-  auto windows = [&](int64_t padded, size_t i) { return (padded - (dilation[i] * (kernel[i] - 1) + 1)) / stride[i] + 1; };
+  auto windows = [&](int64_t padded, size_t i) {
+    return (padded - (dilation[i] * (kernel[i] - 1) + 1)) / stride[i] + 1;
+  };
   const int64_t oh = windows(ph, 0), ow = windows(pw, 1);
   x = reshape(x, {n, c, kernel[0] * kernel[1], oh, ow});
   Value total = constant(*x.builder, 0.0, {x.dtype(), {n, c, ph, pw}});

@@ -28,7 +28,9 @@ std::pair<Value, Value> sorted(Value x, int64_t dim, bool descending, bool stabl
 
 namespace {
 
-std::pair<Value, Value> sort_op(Value x, int64_t dim, bool descending) { return sorted(x, wrap(dim, x.rank()), descending); }
+std::pair<Value, Value> sort_op(Value x, int64_t dim, bool descending) {
+  return sorted(x, wrap(dim, x.rank()), descending);
+}
 std::pair<Value, Value> sort_stable(Value x, std::optional<bool>, int64_t dim, bool descending) {
   return sort_op(x, dim, descending);
 }
@@ -59,7 +61,8 @@ Value pick_last(Value v, Value at) {
   Value position = iota(*v.builder, {DType::I64, v.dims()}, v.rank() - 1);
   Value here = position == broadcast(at, v.dims());
   Value kept = v.dtype() == DType::Pred ? and_(here, v) : hlo::select(here, v, like(v, 0));
-  return keep_dims(reduce(kept, v.dtype() == DType::Pred ? "or" : "add", scalar(kept, 0), {v.rank() - 1}), v, {v.rank() - 1}, true);
+  return keep_dims(reduce(kept, v.dtype() == DType::Pred ? "or" : "add", scalar(kept, 0), {v.rank() - 1}), v,
+                   {v.rank() - 1}, true);
 }
 
 // The lower of the two middle elements; of rows with NaN the NaN, or, ignoring them, of the others.

@@ -112,7 +112,8 @@ struct Family {
   Value (*closed)(Value n, Value angle) = nullptr;
 };
 Value polynomial(Value x, Value n, const Family& family) {
-  Value order = hlo::select(is_nan(n), like(n, -1), hlo::select(n <= like(n, -1), like(n, -1), floor(maximum(n, like(n, 0)))));
+  Value order =
+      hlo::select(is_nan(n), like(n, -1), hlo::select(n <= like(n, -1), like(n, -1), floor(maximum(n, like(n, 0)))));
   Value zero = like(x, 0), one = like(x, 1), first = family.first(x);
   Value direct = family.closed ? and_(order > like(n, 6), abs(x) < one) : x != x;
   auto active = [=](Value k, Value q) {

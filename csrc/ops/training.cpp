@@ -59,15 +59,16 @@ Values adam(const Adam& a, const Values& params, const Values& grads, const Valu
   return all;
 }
 template <bool Decoupled>
-Values fused_adam(Values params, Values grads, Values firsts, Values seconds, Values largest, Values steps, Value rate, Value beta1,
-                  Value beta2, Value decay, Value eps, bool amsgrad, bool maximize, Maybe scale, Maybe found) {
+Values fused_adam(Values params, Values grads, Values firsts, Values seconds, Values largest, Values steps, Value rate,
+                  Value beta1, Value beta2, Value decay, Value eps, bool amsgrad, bool maximize, Maybe scale,
+                  Maybe found) {
   const Adam a{rate, beta1, beta2, decay, eps, amsgrad, maximize, Decoupled, scale, found};
   return adam(a, params, grads, firsts, seconds, largest, steps);
 }
 
 // Gives parameters, gradients and momentum buffers.
-Values fused_sgd(Values params, Values grads, Values buffers, Value decay, double momentum, Value rate, Value dampening, bool nesterov,
-                 bool maximize, bool first, Maybe scale, Maybe found) {
+Values fused_sgd(Values params, Values grads, Values buffers, Value decay, double momentum, Value rate, Value dampening,
+                 bool nesterov, bool maximize, bool first, Maybe scale, Maybe found) {
   Values lists[3];
   for (size_t i = 0; i < params.size(); ++i) {
     Value p = widen(params[i]);
@@ -101,7 +102,8 @@ Values check_and_unscale(Values grads, Value found, Value inverse) {
   all.push_back(bad);
   return all;
 }
-std::pair<Value, Value> update_scale(Value scale, Value tracker, Value found, Value growth, Value backoff, int64_t interval) {
+std::pair<Value, Value> update_scale(Value scale, Value tracker, Value found, Value growth, Value backoff,
+                                     int64_t interval) {
   Value bad = truth(found);
   Value successes = tracker + like(tracker, 1);
   Value grows = successes == like(tracker, interval);
@@ -133,7 +135,8 @@ Values lstm_cell_backward(Maybe grad_hidden, Maybe grad_cell, Value cell, Value 
   Value i = gate(w, 0, 4), f = gate(w, 1, 4), c = gate(w, 2, 4), o = gate(w, 3, 4);
   Value gh = grad_hidden ? widen(*grad_hidden) : like(t, 0), gc = grad_cell ? widen(*grad_cell) : like(t, 0);
   Value d = gh * o * (1.0 - t * t) + gc;
-  Value all = concatenate({d * c * i * (1.0 - i), d * cx * f * (1.0 - f), d * i * (1.0 - c * c), gh * t * o * (1.0 - o)}, 1);
+  Value all =
+      concatenate({d * c * i * (1.0 - i), d * cx * f * (1.0 - f), d * i * (1.0 - c * c), gh * t * o * (1.0 - o)}, 1);
   Values r{convert(all, gates.dtype()), convert(d * f, cell.dtype()), {}};
   if (has_bias) r[2] = convert(sum(all, {0}, false), gates.dtype());
   return r;

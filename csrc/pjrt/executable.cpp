@@ -232,11 +232,20 @@ std::string_view field(std::string_view message, uint64_t number) {
     const uint64_t key = varint();
     uint64_t length = 0;
     switch (key & 7) {
-      case 0: varint(); continue;
-      case 1: length = 8; break;
-      case 2: length = varint(); break;
-      case 5: length = 4; break;
-      default: return {};
+      case 0:
+        varint();
+        continue;
+      case 1:
+        length = 8;
+        break;
+      case 2:
+        length = varint();
+        break;
+      case 5:
+        length = 4;
+        break;
+      default:
+        return {};
     }
     if (length > message.size()) return {};
     if ((key & 7) == 2 && key >> 3 == number) return message.substr(0, length);
