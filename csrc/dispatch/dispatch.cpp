@@ -16,6 +16,7 @@ struct Sibling {
   const char *functional, *mutating;
 };
 constexpr Sibling kSiblings[] = {
+    {"aten::_batch_norm_with_update_functional", "aten::_batch_norm_with_update"},
     {"aten::_native_batch_norm_legit_functional", "aten::_native_batch_norm_legit"},
     {"aten::normal_functional", "aten::normal_"},
 };

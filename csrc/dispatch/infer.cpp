@@ -49,10 +49,10 @@ graph::Layout layout(const at::Tensor& t) {
 }
 
 // Ops whose meta kernel does not say what this device returns: the saved statistics of batch norm are empty where it
-// does not train, as on the CPU.
+// does not train, as on the CPU; that of the LSTM cell refuses calls without biases.
 bool is_unreliable(const std::string& name) {
   return name == "aten::native_batch_norm" || name == "aten::_native_batch_norm_legit" ||
-         name == "aten::_native_batch_norm_legit_functional";
+         name == "aten::_native_batch_norm_legit_functional" || name == "aten::_thnn_fused_lstm_cell";
 }
 
 // Ops whose meta kernel lets calls through that the CPU kernel refuses, whatever the data.

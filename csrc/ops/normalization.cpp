@@ -1,6 +1,7 @@
 // Normalization layers, forward and backward, computed in float32 or wider.
 #include <cmath>
 
+#include "ops/indexing.h"
 #include "ops/math.h"
 #include "ops/reduction.h"
 #include "ops/tables.h"
@@ -149,6 +150,19 @@ Values batch_norm_backward(Value gradient, Value given, Maybe weight, Maybe runn
   return result;
 }
 
+// The same ops under the names of a newer interface, with an empty reserve.
+Values batch_norm_with_update(Value x, Maybe weight, Maybe bias, Value running_mean, Value running_var, Value momentum,
+                              Value eps) {
+  BatchNorm r = normalize(x, weight, bias, running_mean, running_var, true, momentum, eps);
+  Value reserve = constant(*x.builder, int64_t{0}, {DType::U8, {0}});
+  return {r.y, r.mean, r.rstd, reserve, r.running_mean, r.running_var};
+}
+Values batch_norm_backward_with_reserve(Value gradient, Value x, Value weight, Maybe running_mean, Maybe running_var,
+                                        Maybe saved_mean, Maybe saved_rstd, bool update, double eps,
+                                        std::vector<bool> mask, Ignored) {
+  return batch_norm_backward(gradient, x, weight, running_mean, running_var, saved_mean, saved_rstd, update, eps, mask);
+}
+
 // ---- group norm: x as [n, groups, rest]
 
 std::tuple<Value, Value, Value> group_norm(Value given, Maybe weight, Maybe bias, int64_t n, int64_t c, int64_t hw,
@@ -203,19 +217,58 @@ std::pair<Value, Value> weight_norm_backward(Value gradient, Value v, Value g, V
   return {convert(dv, v.dtype()), convert(dg, g.dtype())};
 }
 
+// ---- slices no longer than a limit
+
+// Of each slice along the dims left: what it is to be multiplied with. Slices within the limit stay as they are.
+Value shrink(Value x, double p, const Dims& over, Value limit) {
+  Value a = abs(x), norm;
+  if (p == 2) {
+    norm = sqrt(sum(a * a, over, true));
+  } else if (p == 1) {
+    norm = sum(a, over, true);
+  } else if (std::isinf(p)) {
+    norm = amax(a, over, true);
+  } else {
+    Value total = sum(power(a, like(a, p)), over, true);
+    norm = power(total, like(total, 1 / p));
+  }
+  Value most = fit(limit, norm);
+  return hlo::select(norm > most, most / (norm + 1e-7), like(norm, 1));
+}
+Value renorm(Value given, Number p, int64_t dim, Value limit) {
+  Value x = widen(given);
+  if (x.count() == 0) return given;
+  Value factor = shrink(x, p.value(), all_but(x, dim), limit);
+  return convert(x * stretch(convert(factor, x.dtype()), x), given.dtype());
+}
+// Rows that are looked up are brought within the limit before.
+Value embedding_renorm(Value table, Value index, Value limit, double p) {
+  if (index.count() == 0 || table.count() == 0) return table;
+  Value at = reshape(index, {index.count()});
+  Value rows = widen(take_slices(table, 0, at));
+  Value shorter = convert(rows * stretch(shrink(rows, p, {1}, limit), rows), table.dtype());
+  const ScatterDims d{
+      .window = {1}, .inserted = {0}, .operand_batch = {}, .index_batch = {}, .to_operand = {0}, .index_vector = 1};
+  return scatter(table, reshape(at, {at.count(), 1}), shorter, d, [](const Values& v) { return Values{v[1]}; });
+}
+
 constexpr Row kRows[] = {
+    {"aten::_batch_norm_with_update_functional", op<batch_norm_with_update>},
     {"aten::_fused_rms_norm", op<rms_norm>},
     {"aten::_fused_rms_norm_backward", op<rms_norm_backward>},
     {"aten::_native_batch_norm_legit.no_stats", op<batch_norm_no_stats>},
     {"aten::_native_batch_norm_legit_functional", op<batch_norm_functional>},
     {"aten::_weight_norm_interface", op<weight_norm>},
     {"aten::_weight_norm_interface_backward", op<weight_norm_backward>},
+    {"aten::batch_norm_backward", op<batch_norm_backward_with_reserve>},
+    {"aten::embedding_renorm", op<embedding_renorm>},
     {"aten::native_batch_norm", op<batch_norm>},
     {"aten::native_batch_norm_backward", op<batch_norm_backward>},
     {"aten::native_group_norm", op<group_norm>},
     {"aten::native_group_norm_backward", op<group_norm_backward>},
     {"aten::native_layer_norm", op<layer_norm>},
     {"aten::native_layer_norm_backward", op<layer_norm_backward>},
+    {"aten::renorm", op<renorm>},
 };
 
 }  // namespace
