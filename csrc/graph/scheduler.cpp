@@ -48,6 +48,8 @@ void Scheduler::run(const Program& program, std::span<const ArrayRef> inputs, in
   if (program.output_count == 0) return;
   std::span<const ArrayRef> outputs = many.empty() ? std::span<const ArrayRef>(few.data(), count) : many;
   Queue& queue = *queues_[size_t(device)];
+  // What was asked for before debug mode began may still wait for its compile.
+  if (mode() == EagerMode::Debug && !idle(device)) synchronize(device);
   if (queue.length.load(std::memory_order_acquire) == 0 && (program.code->ready() || mode() == EagerMode::Debug)) {
     program.code->executable();  // in debug mode a failed compile is thrown here
     execute(program, inputs, device, holders, outputs);
