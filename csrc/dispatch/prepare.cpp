@@ -1,6 +1,7 @@
 // What some ops need done to their arguments before a call is keyed: index tensors on the CPU are brought over, masks
 // become positions, ranges get their size.
 #include <ATen/core/Tensor.h>
+#include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/nonzero.h>
@@ -129,6 +130,33 @@ bool prepare_range(torch::jit::Stack& stack, size_t count) {
   return false;
 }
 
+// Bounds of draws flow in at run time, and the meta kernels don't look at them.
+bool prepare_uniform(torch::jit::Stack& stack, size_t count) {
+  const IValue* arguments = &*(stack.end() - int64_t(count));
+  const double from = arguments[1].toDouble(), to = arguments[2].toDouble();
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+  return false;
+}
+bool prepare_bernoulli(torch::jit::Stack& stack, size_t count) {
+  const double p = (&*(stack.end() - int64_t(count)))[1].toDouble();
+  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  return false;
+}
+void check_whole_range(const Tensor& self, int64_t from, int64_t to) {
+  TORCH_CHECK(from < to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", to);
+  at::native::templates::check_from_to_in_range(from, to - 1, self.dtype());
+}
+bool prepare_random_from(torch::jit::Stack& stack, size_t count) {
+  const IValue* arguments = &*(stack.end() - int64_t(count));
+  if (!arguments[2].isNone()) check_whole_range(arguments[0].toTensor(), arguments[1].toInt(), arguments[2].toInt());
+  return false;
+}
+bool prepare_random_to(torch::jit::Stack& stack, size_t count) {
+  const IValue* arguments = &*(stack.end() - int64_t(count));
+  check_whole_range(arguments[0].toTensor(), 0, arguments[1].toInt());
+  return false;
+}
+
 }  // namespace
 
 Prepare preparation(const std::string& name) {
@@ -138,6 +166,10 @@ Prepare preparation(const std::string& name) {
     return &prepare_write<false>;
   if (name == "aten::index_put_" || name == "aten::_index_put_impl_") return &prepare_write<true>;
   if (name == "aten::arange.start_out") return &prepare_range;
+  if (name == "aten::bernoulli_.float") return &prepare_bernoulli;
+  if (name == "aten::random_.from") return &prepare_random_from;
+  if (name == "aten::random_.to") return &prepare_random_to;
+  if (name == "aten::uniform_") return &prepare_uniform;
   return nullptr;
 }
 

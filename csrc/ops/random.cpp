@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/error.h"
 #include "ops/math.h"
 #include "ops/reduction.h"
 #include "ops/sorting.h"
@@ -69,58 +70,52 @@ Value normal_number_tensor(Value mean, Value std, Rng rng) {
   return convert(z * convert(std, z.dtype()) + fit(mean, z), std.dtype());
 }
 
-// Whole numbers below `span`, a run-time u64; the bias is below 2^-32 for spans below 2^32.
+// Whole numbers below `span`, a run-time I64 read as unsigned, zero meaning 2^64; the bias is below 2^-32 for spans
+// below 2^32.
 Value below(Rng rng, const Value& x, Value span) {
   Value bits = random_bits(rng, *x.builder, DType::U64, x.dims());
-  Value s = broadcast(convert(reshape(span, {}), DType::U64), x.dims());
-  return convert(remainder(bits, hlo::select(s == like(s, 0), like(s, 1), s)), DType::I64);
+  Value s = broadcast(bitcast(span, {DType::U64, {}}), x.dims());
+  Value all = s == like(s, 0);
+  return bitcast(hlo::select(all, bits, remainder(bits, hlo::select(all, like(s, 1), s))), {DType::I64, x.dims()});
+}
+// The largest whole number that random_ draws without bounds.
+int64_t largest(DType t) {
+  switch (t) {
+    case DType::Pred:
+      return 1;
+    case DType::U8:
+      return 255;
+    case DType::I8:
+      return 127;
+    case DType::I16:
+      return 32767;
+    case DType::I32:
+      return INT32_MAX;
+    case DType::BF16:
+      return 1 << 8;
+    case DType::F16:
+      return 1 << 11;
+    case DType::F32:
+      return 1 << 24;
+    case DType::F64:
+      return int64_t{1} << 53;
+    default:
+      return INT64_MAX;
+  }
 }
 Value random_from(Value x, Value from, std::optional<Value> to, Rng rng) {
-  Value low = convert(reshape(from, {}), DType::I64);
-  if (!to) {
-    Value bits = random_bits(rng, *x.builder, DType::U64, x.dims());
-    return convert(bitcast(bits, {DType::I64, x.dims()}), x.dtype());
-  }
-  Value high = convert(reshape(*to, {}), DType::I64);
-  return convert(below(rng, x, high - low) + broadcast(low, x.dims()), x.dtype());
+  Value low = convert(reshape(from, {}), DType::I64), lowest = like(low, INT64_MIN), one = like(low, 1);
+  // Without an end the lowest start stands for all 64 bits, of any dtype.
+  Value span = to ? convert(reshape(*to, {}), DType::I64) - low
+                  : hlo::select(low == lowest, like(low, 0), like(low, largest(x.dtype())) - low + one);
+  return convert(below(rng, x, span) + broadcast(low, x.dims()), x.dtype());
 }
 Value random_to(Value x, Value to, Rng rng) {
   return convert(below(rng, x, convert(reshape(to, {}), DType::I64)), x.dtype());
 }
 Value random(Value x, Rng rng) {
-  int64_t span = 0;
-  switch (x.dtype()) {
-    case DType::Pred:
-      span = 2;
-      break;
-    case DType::U8:
-      span = 256;
-      break;
-    case DType::I8:
-      span = 128;
-      break;
-    case DType::I16:
-      span = 32768;
-      break;
-    case DType::BF16:
-      span = (1 << 8) + 1;
-      break;
-    case DType::F16:
-      span = (1 << 11) + 1;
-      break;
-    case DType::F32:
-      span = (1 << 24) + 1;
-      break;
-    case DType::F64:
-      span = (int64_t{1} << 53) + 1;
-      break;
-    case DType::I32:
-      span = int64_t{1} << 31;
-      break;
-    default:
-      span = INT64_MAX;
-  }
-  return convert(below(rng, x, constant(*x.builder, span, {DType::I64, {}})), x.dtype());
+  Value top = constant(*x.builder, largest(x.dtype()), {DType::I64, {}});
+  return convert(below(rng, x, top + like(top, 1)), x.dtype());
 }
 
 Value bernoulli_p(Value x, Value p, Rng rng) {
@@ -155,7 +150,15 @@ Value log_normal(Value x, Value mean, Value std, Rng rng) {
 
 // The Gumbel trick: the largest p / e, with e exponential, are draws without replacement.
 Value multinomial(Value weights, int64_t samples, bool replacement, Rng rng) {
+  const int64_t choices = weights.dim(weights.rank() - 1);
+  check(samples > 0, Code::Runtime, "cannot sample n_sample <= 0 samples");
+  check(replacement || samples <= choices, Code::Runtime,
+        "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   Value p = widen(weights);
+  p.builder->require(and_(is_finite(p), p >= like(p, 0)),
+                     "probability tensor contains either `inf`, `nan` or element < 0");
+  Value total = sum(p, {p.rank() - 1}, false);
+  p.builder->require(total > like(total, 0), "invalid multinomial distribution (sum of probabilities <= 0)");
   const bool single = p.rank() == 1;
   if (single) p = reshape(p, {1, p.dim(0)});
   const int64_t rows = p.dim(0), n = p.dim(1);
