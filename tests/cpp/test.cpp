@@ -17,7 +17,8 @@ struct Group {
 };
 
 constexpr Group kGroups[] = {
-    {"config", config}, {"disk", disk}, {"hash", hash}, {"hlo", hlo}, {"log", log}, {"pjrt", pjrt}, {"type", type},
+    {"config", config}, {"disk", disk}, {"graph", graph_tests}, {"hash", hash},
+    {"hlo", hlo},       {"log", log},   {"pjrt", pjrt},         {"type", type},
 };
 
 std::string filter;

@@ -31,6 +31,7 @@ void type();
 void pjrt();
 void hlo();
 void disk();
+void graph_tests();
 
 }  // namespace tpu::test
 
