@@ -280,7 +280,8 @@ std::pair<Value, Value> triangular_solve(Value b, Value a, bool upper, bool tran
 // The matrix is halved until its norm is small, the series summed, and the result squared as often.
 Value matrix_exp(Value given) {
   if (given.count() == 0) return given;
-  Value a = widen(flat(given));
+  // Squaring again and again loses too much in float32.
+  Value a = convert(flat(given), is_complex(given.dtype()) ? DType::C128 : DType::F64);
   Builder& b = *a.builder;
   Value norm = amax(sum(abs(a), {1}, false), {0, 1}, false);
   constexpr double kSmall = 0.5;
