@@ -133,6 +133,94 @@ Value nll_backward(Value gradient, Value given, Value target, std::optional<Valu
   return convert(reshape(hlo::select(one_hot(k), slope, like(slope, 0)), given.dims()), given.dtype());
 }
 
+// ---- margins between classes: [n, c] (or a vector, or one score)
+
+Value as_matrix(Value x) { return reshape(x, x.rank() == 2 ? x.dims() : Dims{1, x.count()}); }
+
+// Of [n, c] with a target for each row: how far each class comes within the margin, zero for the target itself.
+struct Margins {
+  Value z, weight;  // [n, c]; the target's weight
+  Value one_hot;    // Pred
+};
+Margins margins(Value x, Value target, Number p, Value margin, const std::optional<Value>& weight) {
+  const Type t{DType::I64, x.dims()};
+  Value at = reshape(convert(target, DType::I64), {x.dim(0)});
+  at.builder->require(and_(at >= like(at, 0), at < like(at, x.dim(1))), "multi_margin_loss: target is out of bounds");
+  Margins m;
+  m.one_hot = broadcast_in_dim(at, t.dims, {0}) == iota(*x.builder, t, 1);
+  Value own = sum(hlo::select(m.one_hot, x, like(x, 0)), {1}, true);
+  Value z = fit(margin, x) - stretch(own, x) + x;
+  m.z = hlo::select(or_(m.one_hot, z <= like(z, 0)), like(z, 0), z);
+  Value w = like(own, 1);
+  if (weight) {
+    Value table = broadcast_in_dim(convert(*weight, x.dtype()), x.dims(), {1});
+    w = sum(hlo::select(m.one_hot, table, like(x, 0)), {1}, true);
+  }
+  m.weight = stretch(w, x);
+  check(p.value() == 1 || p.value() == 2, Code::Unimplemented, "multi_margin_loss with p = ", p.value());
+  return m;
+}
+Value multi_margin(Value given, Value target, Number p, Value margin, std::optional<Value> weight, int64_t reduction) {
+  Value x = as_matrix(widen(given));
+  const Margins m = margins(x, target, p, margin, weight);
+  Value loss = sum((p.value() == 1 ? m.z : m.z * m.z) * m.weight, {1}, false) / double(x.dim(1));
+  return convert(reduced(loss, reduction), given.dtype());
+}
+// The output's gradient for each row of [n, c], shared among the classes.
+Value per_row(Value g, const Value& x, int64_t reduction) {
+  g = convert(g, x.dtype());
+  g = reduction == kNone ? broadcast_in_dim(reshape(g, {x.dim(0)}), x.dims(), {0})
+                         : broadcast(reshape(g, {}), x.dims());
+  return g / double(reduction == kMean ? x.count() : x.dim(1));
+}
+Value multi_margin_backward(Value g, Value given, Value target, Number p, Value margin, std::optional<Value> weight,
+                            int64_t reduction) {
+  Value x = as_matrix(widen(given));
+  const Margins m = margins(x, target, p, margin, weight);
+  Value slope = p.value() == 1 ? convert(m.z > like(m.z, 0), x.dtype()) : m.z * 2.0;
+  slope = slope * m.weight * per_row(g, x, reduction);
+  Value own = stretch(negate(sum(slope, {1}, true)), x);
+  return convert(reshape(hlo::select(m.one_hot, own, slope), given.dims()), given.dtype());
+}
+
+// Targets of a row up to its first negative entry: [n, targets, classes].
+struct Labels {
+  Value one_hot;    // Pred: which class each target is; none behind the end
+  Value is_target;  // Pred, [n, classes]
+  Value z;          // by how much each other class comes within the margin of each target
+};
+Labels labels(Value x, Value target) {
+  Value t = as_matrix(convert(target, DType::I64)), at = iota(*x.builder, t.type, 1);
+  Value end = stretch(amin(hlo::select(t < like(t, 0), at, like(t, t.dim(1))), {1}, true), t);
+  t = hlo::select(at < end, t, like(t, -1));
+  const Dims dims{x.dim(0), t.dim(1), x.dim(1)};
+  Labels l;
+  l.one_hot = broadcast_in_dim(t, dims, {0, 1}) == iota(*x.builder, {DType::I64, dims}, 2);
+  l.is_target = any(l.one_hot, {1}, false);
+  Value wide = broadcast_in_dim(x, dims, {0, 2});
+  Value own = sum(hlo::select(l.one_hot, wide, like(wide, 0)), {2}, true);
+  Value z = 1.0 - stretch(own, wide) + wide;
+  Value counts = and_(stretch(any(l.one_hot, {2}, true), l.one_hot), not_(broadcast_in_dim(l.is_target, dims, {0, 2})));
+  l.z = hlo::select(and_(counts, z > like(z, 0)), z, like(z, 0));
+  return l;
+}
+std::pair<Value, Value> multilabel_margin(Value given, Value target, int64_t reduction) {
+  Value x = as_matrix(widen(given));
+  const Labels l = labels(x, target);
+  Value loss = sum(l.z, {1, 2}, false) / double(x.dim(1));
+  if (reduction == kNone) loss = reshape(loss, given.rank() < 2 ? Dims{} : Dims{x.dim(0)});
+  return {convert(reduced(loss, reduction), given.dtype()),
+          convert(reshape(l.is_target, target.dims()), given.dtype())};
+}
+Value multilabel_margin_backward(Value g, Value given, Value target, int64_t reduction, Value) {
+  Value x = as_matrix(widen(given));
+  const Labels l = labels(x, target);
+  Value within = convert(l.z > like(l.z, 0), x.dtype());
+  Value own = stretch(sum(within, {2}, true), within);
+  Value slope = sum(within - hlo::select(l.one_hot, own, like(own, 0)), {1}, false);
+  return convert(reshape(slope * per_row(g, x, reduction), given.dims()), given.dtype());
+}
+
 constexpr Row kRows[] = {
     {"aten::binary_cross_entropy", op<binary_cross_entropy>},
     {"aten::binary_cross_entropy_backward", op<binary_cross_entropy_backward>},
@@ -140,6 +228,10 @@ constexpr Row kRows[] = {
     {"aten::huber_loss_backward", op<knee_grad<huber_slope>>},
     {"aten::mse_loss", op<pair_loss<square>>},
     {"aten::mse_loss_backward", op<pair_grad<square_slope>>},
+    {"aten::multi_margin_loss", op<multi_margin>},
+    {"aten::multi_margin_loss_backward", op<multi_margin_backward>},
+    {"aten::multilabel_margin_loss_backward", op<multilabel_margin_backward>},
+    {"aten::multilabel_margin_loss_forward", op<multilabel_margin>},
     {"aten::nll_loss2d_backward", op<nll_backward>},
     {"aten::nll_loss2d_forward", op<nll>},
     {"aten::nll_loss_backward", op<nll_backward>},

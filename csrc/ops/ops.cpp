@@ -8,10 +8,10 @@ namespace tpu::ops {
 std::span<const Row* const> rows() {
   static const std::vector<const Row*> all = [] {
     std::vector<const Row*> rows;
-    for (Table table : {kActivation, kArithmetic, kAttention, kComparison, kConvolution, kCreation,      kFactorization,
-                        kFft,        kIndexing,   kLinalg,    kLoss,       kMatrix,      kNormalization, kPacking,
-                        kPointwise,  kPooling,    kRandom,    kReduction,  kResampling,  kScan,          kShape,
-                        kSorting,    kSpecial,    kStorage,   kTraining})
+    for (Table table : {kActivation,    kArithmetic, kAttention, kComparison, kConvolution, kCreation,   kCtc,
+                        kFactorization, kFft,        kIndexing,  kLinalg,     kLoss,        kMatrix,     kNormalization,
+                        kPacking,       kPointwise,  kPooling,   kRandom,     kReduction,   kResampling, kScan,
+                        kShape,         kSorting,    kSpecial,   kStorage,    kTraining})
       for (const Row& row : table) rows.push_back(&row);
     return rows;
   }();

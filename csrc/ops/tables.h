@@ -7,8 +7,8 @@ namespace tpu::ops {
 
 using Table = std::span<const Row>;
 
-extern const Table kActivation, kArithmetic, kAttention, kComparison, kConvolution, kCreation, kFactorization, kFft,
-    kIndexing, kLinalg, kLoss, kMatrix, kNormalization, kPacking, kPointwise, kPooling, kRandom, kReduction,
+extern const Table kActivation, kArithmetic, kAttention, kComparison, kConvolution, kCreation, kCtc, kFactorization,
+    kFft, kIndexing, kLinalg, kLoss, kMatrix, kNormalization, kPacking, kPointwise, kPooling, kRandom, kReduction,
     kResampling, kScan, kShape, kSorting, kSpecial, kStorage, kTraining;
 
 }  // namespace tpu::ops
