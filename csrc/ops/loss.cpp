@@ -161,6 +161,8 @@ Margins margins(Value x, Value target, Number p, Value margin, const std::option
   return m;
 }
 Value multi_margin(Value given, Value target, Number p, Value margin, std::optional<Value> weight, int64_t reduction) {
+  // The meta kernel makes a vector of this scalar.
+  check(reduction != kNone || given.rank() == 2 || target.rank() == 1, Code::Unimplemented, "loss of one score vector");
   Value x = as_matrix(widen(given));
   const Margins m = margins(x, target, p, margin, weight);
   Value loss = sum((p.value() == 1 ? m.z : m.z * m.z) * m.weight, {1}, false) / double(x.dim(1));
@@ -205,10 +207,11 @@ Labels labels(Value x, Value target) {
   return l;
 }
 std::pair<Value, Value> multilabel_margin(Value given, Value target, int64_t reduction) {
+  // The meta kernel makes a vector of this scalar.
+  check(reduction != kNone || given.rank() == 2, Code::Unimplemented, "loss of one score vector");
   Value x = as_matrix(widen(given));
   const Labels l = labels(x, target);
   Value loss = sum(l.z, {1, 2}, false) / double(x.dim(1));
-  if (reduction == kNone) loss = reshape(loss, given.rank() < 2 ? Dims{} : Dims{x.dim(0)});
   return {convert(reduced(loss, reduction), given.dtype()),
           convert(reshape(l.is_target, target.dims()), given.dtype())};
 }
