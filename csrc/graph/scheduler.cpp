@@ -25,6 +25,8 @@ Scheduler::~Scheduler() {
 
 void Scheduler::run(const Program& program, std::span<const ArrayRef> inputs, int device, uint32_t holders,
                     std::vector<ArrayRef>& results) {
+  // What was asked for before debug mode began may still wait for its compile.
+  if (mode() == EagerMode::Debug && !idle(device)) drain(device);
   results.clear();
   std::array<ArrayRef, 16> few;
   std::vector<ArrayRef> many;
@@ -48,8 +50,6 @@ void Scheduler::run(const Program& program, std::span<const ArrayRef> inputs, in
   if (program.output_count == 0) return;
   std::span<const ArrayRef> outputs = many.empty() ? std::span<const ArrayRef>(few.data(), count) : many;
   Queue& queue = *queues_[size_t(device)];
-  // What was asked for before debug mode began may still wait for its compile.
-  if (mode() == EagerMode::Debug && !idle(device)) synchronize(device);
   if (queue.length.load(std::memory_order_acquire) == 0 && (program.code->ready() || mode() == EagerMode::Debug)) {
     program.code->executable();  // in debug mode a failed compile is thrown here
     execute(program, inputs, device, holders, outputs);
@@ -132,15 +132,15 @@ void Scheduler::work(int device) {
 
 bool Scheduler::idle(int device) { return queues_[size_t(device)]->length.load(std::memory_order_acquire) == 0; }
 
-void Scheduler::synchronize(int device) {
+void Scheduler::drain(int device) {
   Queue& queue = *queues_[size_t(device)];
-  std::exception_ptr error;
-  {
-    std::unique_lock lock(queue.mutex);
-    queue.idle.wait(lock, [&] { return queue.length.load() == 0; });
-    error = std::exchange(queue.error, nullptr);
-  }
-  if (error) std::rethrow_exception(error);
+  std::unique_lock lock(queue.mutex);
+  queue.idle.wait(lock, [&] { return queue.length.load() == 0; });
+  if (std::exception_ptr error = std::exchange(queue.error, nullptr)) std::rethrow_exception(error);
+}
+
+void Scheduler::synchronize(int device) {
+  drain(device);
   await_all(device);
 }
 

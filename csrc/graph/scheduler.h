@@ -59,6 +59,8 @@ class Scheduler {
   void execute(const Program& program, std::span<const ArrayRef> inputs, int device, uint32_t holders,
                std::span<const ArrayRef> outputs);
   void verify(const Program& program, std::span<const ArrayRef> outputs, std::vector<pjrt::Buffer>& checks);
+  // Waits until a chip's queue is empty, and throws the first failure.
+  void drain(int device);
   void work(int device);
 
   pjrt::Client& client_;
