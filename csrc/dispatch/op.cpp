@@ -7,6 +7,7 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/DefaultDtype.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -269,8 +270,14 @@ Op::Op(const ops::Row& row, const c10::FunctionSchema& schema, Prepare prepare)
   trailing_rng_ = kinds.size() == schema.arguments().size() + 1 && kinds.back() == ops::Kind::Rng;
   for (const c10::Argument& r : schema.returns())
     returns_written_ = returns_written_ || (r.alias_info() && r.alias_info()->isWrite());
-  // A batch norm writes its running statistics without saying so in its schema.
-  if (schema.name() == "aten::native_batch_norm" && written_.empty()) written_ = {3, 4};
+  // What is returned comes first: `_native_batch_norm_legit.out` also writes arguments that it does not return.
+  std::stable_partition(written_.begin(), written_.end(),
+                        [&](int i) { return schema.arguments()[size_t(i)].is_out(); });
+  // A batch norm writes its running statistics without saying so in its schema, if it trains.
+  if (schema.name() == "aten::native_batch_norm") {
+    written_.insert(written_.end(), {3, 4});
+    spare_ = 2;
+  }
 }
 
 int Op::device(c10::ArrayRef<IValue> values) const {
@@ -323,12 +330,13 @@ graph::Request Op::request(c10::ArrayRef<IValue> values, const Call& call) const
   graph::Request r{
       .name = row_.name, .lowering = row_.lowering, .arguments = {}, .call = &call, .results = {}, .written = {}};
   using Kind = graph::Argument::Kind;
-  int next = 0;  // the operand that record() added next
+  int next = 0;                                            // the operand that record() added next
+  std::vector<std::vector<int>> written(written_.size());  // operands, in the order of written_
   for (size_t i = 0; i < params_.size(); ++i) {
     const Param& p = params_[i];
     const IValue& v = values[i];
     graph::Argument a;
-    const bool writes = std::find(written_.begin(), written_.end(), int(i)) != written_.end();
+    const auto place = std::find(written_.begin(), written_.end(), int(i));
     if ((p.kind == ops::Kind::Ignored && !p.written) || absent(v)) {
       // Absent, or of no account.
     } else if (p.type == Param::Type::Tensor || (p.kind == ops::Kind::Data && p.type != Param::Type::TensorList)) {
@@ -339,15 +347,17 @@ graph::Request Op::request(c10::ArrayRef<IValue> values, const Call& call) const
     } else if (p.kind == ops::Kind::Baked) {
       a = {.kind = Kind::Baked, .operands = {}, .baked = baked(v, p.type)};
     }
-    if (writes)
-      for (int o : a.operands) r.written.push_back({.operand = o, .resized = std::nullopt});
+    if (place != written_.end()) written[size_t(place - written_.begin())] = a.operands;
     if (p.kind == ops::Kind::Rng) a = {.kind = Kind::Rng, .operands = {int(call.operands().size()) - 1}, .baked = {}};
     if (p.kind == ops::Kind::Ignored) a = {};
     if (p.lowered) r.arguments.push_back(std::move(a));
   }
   if (trailing_rng_)
     r.arguments.push_back({.kind = Kind::Rng, .operands = {int(call.operands().size()) - 1}, .baked = {}});
+  for (const std::vector<int>& operands : written)
+    for (int o : operands) r.written.push_back({.operand = o, .resized = std::nullopt});
   if (!returns_written_) r.returned = returns_;
+  r.spare = spare_;
   return r;
 }
 
@@ -395,7 +405,7 @@ void Op::finish(const Program& program, std::vector<graph::ArrayRef>& results, i
     if (v.isTensor()) {
       if (v.toTensor().defined()) {
         store(v.toTensor());
-        if (returns_written_) values.push_back(v);
+        if (returns_written_ && values.size() < returns_) values.push_back(v);
       }
     } else if (v.isTensorList()) {
       for (const IValue& t : v.toListRef()) store(t.toTensor());

@@ -64,6 +64,7 @@ class Op final : public c10::OperatorKernel {
   std::vector<Param> params_;     // one for each argument of the schema
   std::vector<int> written_;      // arguments that the call overwrites
   size_t returns_ = 0;            // of the schema
+  size_t spare_ = 0;              // how many of the last written_ a lowering may leave as they are
   bool returns_written_ = false;  // the returns are the written tensors
   bool trailing_rng_ = false;     // the lowering draws numbers though the schema has no generator
   Prepare prepare_;

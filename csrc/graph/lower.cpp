@@ -33,8 +33,8 @@ class Lowerer {
   const std::vector<ArrayRef>& inputs() const { return request_.call->inputs(); }
 
   Lowered finish(const Values& values, size_t returned, size_t written) {
-    check(request_.returned || written == request_.written.size(), Code::Internal, request_.name,
-          ": the lowering gives ", values.size(), " values for ", request_.written.size(), " written tensors");
+    check(written + request_.spare >= request_.written.size(), Code::Internal, request_.name, ": the lowering gives ",
+          values.size(), " values for ", request_.written.size(), " written tensors");
     for (size_t i = 0; i < returned; ++i) give(values[i], i);
     for (size_t i = 0; i < written; ++i) store(values[returned + i], request_.written[i]);
     if (rng_.state) {
@@ -157,16 +157,19 @@ class Lowerer {
   void store(Value v, const Written& w) {
     const Operand& o = request_.call->operands()[size_t(w.operand)];
     v = hlo::convert(v, o.view.dtype);
-    Layout layout = w.resized ? *w.resized : Layout{};
-    lowered_.program.resized.push_back(w.resized.has_value());
-    if (w.resized) {
+    const bool fits = std::equal(v.dims().begin(), v.dims().end(), o.view.sizes.begin(), o.view.sizes.end());
+    std::optional<Layout> resized = w.resized;
+    if (request_.trusted && !fits) resized = Layout{v.dtype(), v.dims(), row_major_strides(v.dims())};
+    Layout layout = resized.value_or(Layout{});
+    lowered_.program.resized.push_back(resized.has_value());
+    if (resized) {
       check(v.dims() == layout.sizes, Code::Internal, request_.name, ": the lowering gives ", v.type.str(),
             ", PyTorch resizes to ", str(layout.sizes));
       arrange(v, layout);
       slot(v, -1);
     } else {
-      check(std::equal(v.dims().begin(), v.dims().end(), o.view.sizes.begin(), o.view.sizes.end()), Code::Internal,
-            request_.name, ": the lowering gives ", v.type.str(), " for a tensor of sizes ", str(o.view.sizes));
+      check(fits, Code::Internal, request_.name, ": the lowering gives ", v.type.str(), " for a tensor of sizes ",
+            str(o.view.sizes));
       if (covers(o.view, o.bytes)) {
         slot(hlo::transpose(v, *memory_order(o.view)), o.input);
       } else {

@@ -30,6 +30,7 @@ struct Request {
   bool trusted = false;          // no meta kernel: the lowering's own types stand
   std::vector<Written> written;  // instead of results, in the order of the lowering's values
   size_t returned = 0;           // results that come before what is written, where both are there
+  size_t spare = 0;              // how many of the last written tensors a lowering may leave as they are
 };
 
 struct Lowered {

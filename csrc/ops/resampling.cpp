@@ -134,11 +134,11 @@ Value resize_bytes(Value given, Kind kind, const Dims& sizes, bool align_corners
   for (size_t i = sizes.size(); i-- > 0;) {
     const int64_t d = int64_t(i) + 2;
     if (x.dim(d) == sizes[i]) continue;
-    Value w = weights(kind, *x.builder, DType::F32, x.dim(d), sizes[i], align_corners, scales[i]);
+    Value w = weights(kind, *x.builder, DType::F64, x.dim(d), sizes[i], align_corners, scales[i]);
     Value largest = amax(w, {0, 1}, true);
     Value bits = ceil(log(32767.5 / largest) / std::numbers::ln2) - 1.0;
     Value unit = stretch(power(like(bits, 2), minimum(bits, like(bits, 22))), w);
-    x = matmul_along(x, d, round_half_away(w * unit) / unit, false);
+    x = matmul_along(x, d, convert(round_half_away(w * unit) / unit, x.dtype()), false);
     x = minimum(maximum(floor(x + 0.5), like(x, 0)), like(x, 255));
   }
   return convert(x, given.dtype());
