@@ -291,3 +291,20 @@ def test_the_cache_keeps_to_its_size(script, tmp_path):
     assert script(MANY, TORCH_TPU_CACHE_DIR=tmp_path, TORCH_TPU_CACHE_SIZE="64K").returncode == 0
     assert script(USE, TORCH_TPU_CACHE_DIR=tmp_path, TORCH_TPU_CACHE_SIZE="64K").returncode == 0
     assert sum(path.stat().st_size for path in programs(tmp_path)) <= 2 * 65536
+
+
+def test_a_process_that_ends_while_programs_compile():
+    code = (
+        "import torch\n"
+        "x = torch.randn(4321, device='tpu')\n"
+        "for i in range(30):\n"
+        "    x = torch.nn.functional.gelu(x[: 4320 - i].softmax(0))\n"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "TORCH_TPU_CACHE_DIR": "off"},
+            capture_output=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ def _autoload():
     _loaded = True
     try:
         _add_device()
-    except (ImportError, RuntimeError) as error:
+    except (ImportError, RuntimeError, AttributeError) as error:
         import warnings
 
         warnings.warn(
@@ -27,6 +27,7 @@ def _autoload():
 
 
 def _add_device():
+    import atexit
     import sys
     import types
 
@@ -34,6 +35,7 @@ def _add_device():
 
     from torch_tpu import _C, _module, _plugins, _safetensors, tpu
 
+    atexit.register(_C.finish)
     _C.set_plugin_candidates(_plugins.candidates())
     torch.utils.rename_privateuse1_backend("tpu")
     torch._register_device_module("tpu", tpu)

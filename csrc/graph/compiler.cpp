@@ -62,13 +62,21 @@ Compiler::Compiler(pjrt::Client& client, Disk& disk)
       fingerprint_(client.plugin().fingerprint() + "\n" + client.platform_version() + "\n" + machine_features() + "\n" +
                    options_.serialize() + kQuickVersion) {}
 
-Compiler::~Compiler() {
+Compiler::~Compiler() { stop(); }
+
+void Compiler::stop() {
+  std::deque<Job> left;
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
+    left.swap(jobs_);
   }
   wake_.notify_all();
+  for (Job& job : left)
+    job.binary->set(
+        std::make_exception_ptr(Error(Code::Runtime, job.name + ": the process ends before it is compiled")));
   for (std::thread& t : threads_) t.join();
+  threads_.clear();
 }
 
 Ref<Binary> Compiler::compile(const std::string& name, std::string text) {
@@ -80,6 +88,10 @@ Ref<Binary> Compiler::compile(const std::string& name, std::string text) {
     return slot;
   }
   slot = Ref<Binary>(new Binary);
+  if (stop_) {
+    slot->set(std::make_exception_ptr(Error(Code::Runtime, name + ": the process ends before it is compiled")));
+    return slot;
+  }
   if (threads_.empty())
     for (int64_t i = 0; i < config::compile_threads(); ++i) threads_.emplace_back([this] { work(); });
   jobs_.push_back({std::move(key), name, std::move(text), slot});

@@ -30,6 +30,8 @@ class Compiler {
 
   // Returns at once; the binary arrives. Equal texts share one.
   Ref<Binary> compile(const std::string& name, std::string text);
+  // Ends the threads: compiles under way are waited for, the others fail.
+  void stop();
   // Waits for the compiles that are under way.
   void drain();
   void forget();

@@ -52,6 +52,13 @@ std::pair<int64_t, int64_t> memory_info(int device) {
   return {sysconf(_SC_AVPHYS_PAGES) * page, sysconf(_SC_PHYS_PAGES) * page};
 }
 
+void finish() {
+  Runtime* r = instance.load();
+  if (!r || forked.load()) return;
+  r->compiler.stop();
+  r->scheduler.stop();
+}
+
 bool started() { return instance.load() != nullptr; }
 bool in_bad_fork() { return forked.load(); }
 

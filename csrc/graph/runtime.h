@@ -30,5 +30,7 @@ Runtime& runtime();
 std::pair<int64_t, int64_t> memory_info(int device);
 bool started();
 bool in_bad_fork();
+// Ends the runtime's threads, before the process does: they must not be at work in the plugin while it is torn down.
+void finish();
 
 }  // namespace tpu::graph

@@ -12,7 +12,9 @@ Scheduler::Scheduler(pjrt::Client& client) : client_(client) {
   for (int i = 0; i < int(client.devices().size()); ++i) queues_.push_back(std::make_unique<Queue>());
 }
 
-Scheduler::~Scheduler() {
+Scheduler::~Scheduler() { stop(); }
+
+void Scheduler::stop() {
   for (auto& queue : queues_) {
     {
       std::lock_guard lock(queue->mutex);
@@ -110,7 +112,7 @@ void Scheduler::work(int device) {
   std::unique_lock lock(queue.mutex);
   while (true) {
     queue.wake.wait(lock, [&] { return queue.stop || !queue.runs.empty(); });
-    if (queue.stop) return;
+    if (queue.runs.empty()) return;
     Run run = std::move(queue.runs.front());
     queue.runs.pop_front();
     lock.unlock();

@@ -33,6 +33,8 @@ class Scheduler {
 
   // Waits until all that was asked of a chip is done, and throws the first failure since the last call.
   void synchronize(int device);
+  // Ends the workers once their queues are empty.
+  void stop();
   // Whether nothing is under way on a chip.
   bool idle(int device);
 

@@ -167,6 +167,7 @@ PYBIND11_MODULE(_C, m) {
     pjrt::set_candidates(std::move(list));
   });
   m.def("initialize", [] { unlocked([] { graph::runtime(); }); });
+  m.def("finish", [] { unlocked([] { graph::finish(); }); });
   m.def("is_initialized", &graph::started);
   m.def("in_bad_fork", &graph::in_bad_fork);
   m.def("device_count", [] { return unlocked([] { return device::count(); }); });
