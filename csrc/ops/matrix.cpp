@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "base/error.h"
 #include "ops/math.h"
 #include "ops/reduction.h"
 #include "ops/tables.h"
@@ -15,6 +16,8 @@ namespace {
 
 // One product with its sums in a wide type. A dot whose contracted dim is empty is zero.
 Value contract(Value a, Value b, int64_t contract_a, int64_t contract_b) {
+  check(a.dtype() == b.dtype(), Code::Runtime,
+        "expected m1 and m2 to have the same dtype, but got: ", tpu::name(a.dtype()), " != ", tpu::name(b.dtype()));
   const DType t = a.dtype();
   DotDims dims;
   for (int64_t d = 0; d + 2 < a.rank(); ++d) {
